@@ -29,7 +29,11 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name, or ``quarto.objects``, because ``import quarto`` alone offers them."""
+    """Import and return the object of a public name, or the module ``quarto.objects``.
+
+    All of them are thus available after ``import quarto``, and each module is loaded only when it is needed. Raises
+    ``AttributeError`` for any other name.
+    """
     from importlib import import_module
 
     if name == "__version__":

@@ -13,7 +13,7 @@ from quarto.rules import NONE
 
 
 class Batch(NamedTuple):
-    """``B`` positions in lockstep; the fields are those of ``PackedPosition``."""
+    """``B`` positions that are played in lockstep, with the fields of ``PackedPosition`` as arrays."""
 
     lanes: NDArray[np.uint64]  # [B]
     occupied: NDArray[np.uint16]  # [B]
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
     @staticmethod
     def empty(size: int) -> Batch:
-        """Allocate ``size`` uninitialised positions."""
+        """Allocate a batch of ``size`` positions whose contents are undefined."""
         return Batch(
             np.empty(size, np.uint64),
             np.empty(size, np.uint16),
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
     @staticmethod
     def from_positions(positions: list[PackedPosition]) -> Batch:
-        """Build a batch of these positions, in their order."""
+        """Build a batch of the given positions, in the same order."""
         if not positions:
             return Batch.empty(0)
         lanes, occupied, available, hand, last_cell = zip(*positions, strict=True)
@@ -47,77 +47,89 @@ class Batch(NamedTuple):
         )
 
     def position(self, i: int) -> PackedPosition:
-        """Return the ``i``-th position as Python integers."""
+        """Return the position with index ``i`` as Python integers."""
         return PackedPosition(*(int(field[i]) for field in self))
 
     def select_range(self, start: int, end: int) -> Batch:
-        """Return the positions from ``start`` to before ``end``, as views."""
+        """Return the positions from ``start`` up to but not including ``end``, as views."""
         return Batch(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def select(self, mask: NDArray[np.bool_]) -> Batch:
-        """Return copies of the positions for which ``mask`` [B] holds, in their order."""
+        """Return copies of the positions for which ``mask`` [B] is true, in their original order."""
         return Batch(*(field[mask] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def copy(self) -> Batch:
-        """Return the same positions in new arrays."""
+        """Return a batch of the same positions in new arrays."""
         return Batch(*(np.array(field) for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
 
 class Turns(NamedTuple):
-    """One turn for each of ``B`` positions. A cell or gift that is out of range is illegal."""
+    """One turn for each of ``B`` positions. A turn whose cell or gift is out of range is illegal."""
 
     cells: NDArray[np.int8]  # [B]
     gifts: NDArray[np.int8]  # [B]
 
     @staticmethod
     def empty(size: int) -> Turns:
-        """Allocate room for ``size`` turns."""
+        """Allocate ``size`` turns whose contents are undefined."""
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
 
-NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # in an evaluation: not reported, or no turn was asked for
-VALUE_UNITS = 1_000_000  # in a value of 1: evaluations have millionths
+NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # in an evaluation: not reported, or no turn was requested
+VALUE_UNITS = 1_000_000  # a value of 1 as an evaluation stores it: in millionths
 
 
 class Evaluations(NamedTuple):
-    """Evaluations of the turns in ``B`` positions, or in ``G`` games with a row for each of 17 turns."""
+    """Evaluations of one turn in each of ``B`` positions, or of all turns in ``G`` games.
 
-    value: NDArray[np.int32]  # [..., B] millionths of the result that the mover expects, -1 to 1; or NO_VALUE
-    visits: NDArray[np.int64]  # [..., B] of the turn, or nodes that were searched; or NO_VISITS
-    microseconds: NDArray[np.int64]  # [..., B] that the turn took, by the clock; or NO_TURN
+    For games, each array is [17, G], with one row for each turn number.
+    """
+
+    value: NDArray[np.int32]  # [..., B] the result that the mover expects, -1 to 1, in millionths; or NO_VALUE
+    visits: NDArray[np.int64]  # [..., B] visits of the turn, or nodes searched; or NO_VISITS
+    microseconds: NDArray[np.int64]  # [..., B] wall time of the turn; or NO_TURN
 
     @staticmethod
     def blank(*shape: int) -> Evaluations:
-        """Allocate evaluations that report nothing."""
+        """Allocate evaluations of the given shape in which nothing is reported."""
         return Evaluations(
             np.full(shape, NO_VALUE, np.int32), np.full(shape, NO_VISITS, np.int64), np.full(shape, NO_TURN, np.int64)
         )
 
     def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Evaluations:
-        """Select the evaluations of some positions or games; a slice gives views."""
+        """Return the evaluations of the selected positions or games, as views if ``rows`` is a slice.
+
+        ``rows`` is an index, a slice or a mask along the last axis.
+        """
         return Evaluations(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
 
     def put(self, rows: Any, other: Evaluations) -> None:
-        """Write other evaluations into some rows."""
+        """Overwrite the evaluations at ``rows`` with the evaluations ``other``, in place."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
     def share_time_among_untimed(self, seconds: float) -> None:
-        """Divide the time of a batch equally among the turns that were not timed one by one."""
+        """Give each turn that was not timed on its own an equal share of the time of its batch.
+
+        The share is ``seconds``, the time of the whole batch, divided by the number of all its turns.
+        """
         untimed = self.microseconds == NO_TURN
         self.microseconds[untimed] = round(1e6 * seconds / max(untimed.size, 1))
 
 
 class Lockstep(NamedTuple):
-    """The games still running, compacted to the front. All are at the same ply, which says which seat acts."""
+    """The games that are still running, stored without gaps.
+
+    All of them are at the same ply, which determines the seat to act.
+    """
 
     batch: Batch  # [B] positions
-    slot: NDArray[np.uint32]  # [B] the game's column in Games
-    streams: NDArray[np.uint64]  # [B] the game's stream
+    slot: NDArray[np.uint32]  # [B] the column of the game in Games
+    streams: NDArray[np.uint64]  # [B] the random stream of the game
     turns: Turns  # [B] what was just decided
 
     @staticmethod
     def empty(size: int) -> Lockstep:
-        """Allocate room for ``size`` games."""
+        """Allocate the state of ``size`` games, with undefined contents."""
         return Lockstep(Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), Turns.empty(size))
 
 
@@ -127,7 +139,10 @@ LINE, FULL_BOARD, FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_RESIGNED, FORFEIT_TIME
 
 
 class Games(NamedTuple):
-    """``G`` finished games, ply-major. Pieces and cells at and beyond a game's ``plies`` mean nothing."""
+    """``G`` finished games, with one row for each ply.
+
+    In the column of a game, the pieces and cells from row ``plies`` onwards have no meaning.
+    """
 
     pieces: NDArray[np.int8]  # [16, G]
     cells: NDArray[np.int8]  # [16, G]
@@ -137,7 +152,7 @@ class Games(NamedTuple):
 
     @staticmethod
     def zeros(size: int) -> Games:
-        """Allocate room for ``size`` games."""
+        """Allocate ``size`` games in which ``winner`` is NONE and every other number is 0."""
         return Games(
             np.zeros((16, size), np.int8),
             np.zeros((16, size), np.int8),
@@ -147,14 +162,17 @@ class Games(NamedTuple):
         )
 
 
-GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
+GAME_BITS = 32  # the low bits of a game's id: 2 * pair + s; the pairing is above them
 
 
 GameColumns = TypeVar("GameColumns", Games, Evaluations)
 
 
 def concat_game_columns(parts: Sequence[GameColumns]) -> GameColumns:
-    """Concatenate the games, or the evaluations, of several parts."""
+    """Concatenate the games, or the evaluations of games, of several parts.
+
+    If there is only one part, it is returned as it is.
+    """
     if len(parts) == 1:
         return parts[0]
     return type(parts[0])(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
@@ -164,17 +182,17 @@ class Block(NamedTuple):
     """The games of consecutive pairs of one pairing.
 
     Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``. In game 0 of a pair the pairing's first
-    agent holds seat 0, in game 1 its second agent does. Where the seats are not swapped, a pair has game 0 only: game
-    ``i`` of ``games`` belongs to pair ``first_pair + i``.
+    agent holds seat 0, and in game 1 its second agent does. If the seats are not swapped, a pair consists of game 0
+    alone, and game ``i`` of ``games`` belongs to pair ``first_pair + i``.
     """
 
     pairing: int  # index of the pairing in its run
     first_pair: int  # number of the first pair within the pairing
-    opening: int  # plies that were imposed on each game
+    opening: int  # number of plies that were imposed on each game
     games: Games  # G = pairs x games_a_pair
-    swapped: bool = True  # both games of each pair
+    swapped: bool = True  # whether both games of each pair were played
     evaluations: Evaluations | None = None  # [17, G] of the players, a row for each turn, if requested
-    seconds: float = 0.0  # that one thread took to play the games
+    seconds: float = 0.0  # the time that one thread took to play the games
 
     @property
     def games_per_pair(self) -> int:

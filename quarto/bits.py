@@ -25,7 +25,7 @@ SPREAD_MULTIPLIER = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45,
 
 @intrinsic  # type: ignore[untyped-decorator]
 def popcount(typing_context: Any, word: Any) -> Any:
-    """Return the number of set bits of an integer, as the same integer type."""
+    """Return the number of set bits of an integer, in the type of that integer."""
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -35,7 +35,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def lowest_bit(typing_context: Any, word: Any) -> Any:
-    """Return the index of the lowest set bit of an integer, as the same integer type; undefined for 0."""
+    """Return the index of the lowest set bit of an integer, in the type of that integer; undefined for 0."""
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -47,8 +47,8 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 def float_bits(typing_context: Any, number: Any) -> Any:
     """Return the 64 bits of a float64 as int64.
 
-    Among numbers that are not negative, greater numbers have greater bits. This matters because LLVM finds the largest
-    of many integers with vector instructions, but the largest of many floats one by one, since one of them may be NaN.
+    Among non-negative numbers, a greater number has greater bits. This matters because LLVM finds the largest of many
+    integers with vector instructions, but the largest of many floats one by one, since one of them may be NaN.
     """
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -59,7 +59,7 @@ def float_bits(typing_context: Any, number: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def array_pointer(typing_context: Any, address: Any) -> Any:
-    """Return an integer address as ``void*``, so that a kernel can reach an array that a record names."""
+    """Convert an integer address to ``void*``, so that a kernel can reach an array whose address a record holds."""
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -69,7 +69,7 @@ def array_pointer(typing_context: Any, address: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typing_context: Any, address: Any) -> Any:
-    """Ask for the cache line at an integer address, which is read soon. Nothing waits for it."""
+    """Prefetch the cache line at an integer address that will soon be read, without waiting for the line."""
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -89,10 +89,10 @@ BIT_POSITIONS = np.argsort(-BYTE_BITS, axis=1, kind="stable").astype(np.uint8).r
 
 @inline_function
 def nth_bit_by_table(mask: int, n: int) -> int:
-    """Compute ``nth_bit`` on any processor.
+    """Return the index of the ``n``-th set bit (from 0) of a 16-bit mask, found in a table.
 
-    The half of the mask that holds the bit is found without a branch, because with a random ``n`` half of the branches
-    would be mispredicted.
+    This works on any processor. The half of the mask that holds the bit is found without a branch, because with a
+    random ``n`` half of the branches would be mispredicted.
     """
     low = popcount(uint64(mask) & uint64(0xFF))
     upper = uint64(uint64(n) >= low)
@@ -104,7 +104,7 @@ def nth_bit_by_table(mask: int, n: int) -> int:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
-    """Deposit the low bits of ``word`` where ``mask`` has ones (both uint64).
+    """Return a word that has the low bits of ``word`` at the positions where ``mask`` has ones (all uint64).
 
     This is the instruction PDEP of x86-64 with BMI2.
     """
@@ -118,7 +118,10 @@ def deposit_bits(typing_context: Any, word: Any, mask: Any) -> Any:
 
 @inline_function
 def nth_bit_by_deposit(mask: int, n: int) -> int:
-    """Compute ``nth_bit`` in two instructions, which makes random play a seventh faster."""
+    """Return the index of the ``n``-th set bit (from 0) of a mask, computed in two instructions.
+
+    Random play is a seventh faster with this function than with ``nth_bit_by_table``.
+    """
     return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
 
 
@@ -134,5 +137,8 @@ nth_bit = nth_bit_by_deposit if HAS_BIT_DEPOSIT else nth_bit_by_table
 
 @inline_function
 def piece_to_lanes(piece: int) -> int:
-    """Return the lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
+    """Return the lanes of a board that has ``piece`` on cell 0 and no other piece.
+
+    Bit ``a`` of the piece becomes bit ``16 a`` of the lanes.
+    """
     return (uint64(piece) * SPREAD_MULTIPLIER) & LANE_ONES

@@ -34,16 +34,16 @@ PIECE_SYMMETRIES = 384
 
 
 class Transform(NamedTuple):
-    """One symmetry of cells and pieces, which takes a position to its canonical form. All int64 in kernels."""
+    """A symmetry of cells and pieces that takes a position to its canonical form. All fields are int64 in kernels."""
 
     permutation: int  # index into ``Symmetries.cells``
-    xor: int  # piece XORed into all pieces, before:
-    order: int  # two bits for each attribute, lowest first: the attribute that moves there
+    xor: int  # piece that is XORed into all pieces before ``order`` applies
+    order: int  # two bits for each new attribute, lowest first: the old attribute that moves there
 
 
 @inline_function
 def sort_lanes(lanes: int) -> int:
-    """Return the least word that the four lanes make in any order. Its lane 3 is the least of them."""
+    """Return the least word that the four lanes form in any order. The least lane becomes lane 3."""
     a = int64(lanes & LANE_MASK)
     b = int64((lanes >> uint64(16)) & LANE_MASK)
     c = int64((lanes >> uint64(32)) & LANE_MASK)
@@ -56,7 +56,7 @@ def sort_lanes(lanes: int) -> int:
 
 @inline_function
 def highest_cell(occupied: int) -> int:
-    """Return the highest occupied cell as uint64; 15 on the empty board, where it makes no difference."""
+    """Return the highest occupied cell as uint64, or 15 for the empty board, where any cell would do."""
     smeared = occupied | occupied >> 1
     smeared |= smeared >> 2
     smeared |= smeared >> 4
@@ -66,19 +66,20 @@ def highest_cell(occupied: int) -> int:
 
 @inline_function
 def least_lane_complements(lanes: int, occupied: int, cell: int) -> int:
-    """Replace each lane by its complement within ``occupied`` if that is less.
+    """Replace each lane by its complement within ``occupied`` if the complement is less.
 
-    ``cell`` is the highest occupied one, because its bit decides which of the two is less.
+    ``cell`` must be the highest occupied cell, because its bit decides whether the lane or the complement is less.
     """
     return lanes ^ (((lanes >> cell) & LANE_ONES) * uint64(occupied))
 
 
 @inline_function
 def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
-    """Return the canonical form of a position (``hand`` 0-15, which becomes 0) or of a board (``hand`` NONE).
+    """Return the canonical form of a position, or of a board if ``hand`` is NONE: (lanes uint64, occupied int64).
 
-    Returns (lanes uint64, occupied int64): the least ``lanes`` among all images with the least ``occupied`` and, if
-    there is a hand, with hand 0. A position's form must not be compared with a board's. It takes about 15 ns.
+    The form has the least ``occupied`` of all images under symmetries and, among the images with this ``occupied``, the
+    least ``lanes``. The piece in hand, 0 to 15, becomes piece 0 in all of these images. The form of a position must not
+    be compared with the form of a board. The computation takes about 15 ns.
     """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
@@ -97,7 +98,7 @@ def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> 
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
     """Return the first symmetry that takes a position to its ``canonical_form``.
 
-    A board is a position whose ``hand`` is NONE.
+    If ``hand`` is NONE, the symmetry is that of a board.
     """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
@@ -117,7 +118,7 @@ def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries
 
 @inline_function
 def _descending_order(lanes: int) -> int:
-    """Return the ``Transform.order`` that sorts these lanes, greatest first. Equal lanes keep their order."""
+    """Return the ``Transform.order`` that sorts the four lanes, the greatest first. Equal lanes keep their order."""
     order = int64(0)
     for a in range(ATTRIBUTES):
         lane = (lanes >> uint64(CELLS * a)) & LANE_MASK
@@ -131,13 +132,13 @@ def _descending_order(lanes: int) -> int:
 
 @inline_function
 def map_cell(cell: int, transform: Transform, tables: Symmetries) -> int:
-    """Return the image of a cell of the position in its canonical form."""
+    """Return the cell of the canonical form to which ``transform`` moves a cell of the position."""
     return int64(tables.cells[transform.permutation, cell])
 
 
 @inline_function
 def map_piece(piece: int, transform: Transform) -> int:
-    """Return the image of a piece of the position in its canonical form."""
+    """Return the piece of the canonical form to which ``transform`` maps a piece of the position."""
     mapped = int64(0)
     for attribute in range(ATTRIBUTES):
         mapped |= (((piece ^ transform.xor) >> ((transform.order >> (2 * attribute)) & 3)) & 1) << attribute
@@ -146,9 +147,10 @@ def map_piece(piece: int, transform: Transform) -> int:
 
 @inline_function
 def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """Count the positions (``hand`` 0-15) or boards (``hand`` NONE) with this canonical form, this one included.
+    """Return the number of positions, or of boards if ``hand`` is NONE, that share the canonical form of this one.
 
-    The count is the order of the group divided by the number of symmetries that leave this position as it is.
+    This position or board is counted too. The number is the order of the symmetry group divided by the number of
+    symmetries that leave this position unchanged.
     """
     least, minimal = canonical_form(lanes, occupied, hand, tables)
     if hand >= 0:
@@ -174,7 +176,10 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
 def canonical_forms(
     lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """Compute ``canonical_form`` of ``B`` positions or boards: three ``[B]`` arrays in, lanes and occupied out."""
+    """Compute the ``canonical_form`` of ``B`` positions or boards, and return their lanes [B] and occupied cells [B].
+
+    The arguments ``lanes``, ``occupied`` and ``hand`` are [B] too.
+    """
     least = np.empty(lanes.shape[0], np.uint64)
     minimal = np.empty(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):
@@ -183,9 +188,9 @@ def canonical_forms(
 
 
 def canonical_position(position: PackedPosition, rules: Rules) -> PackedPosition:
-    """Return the canonical form of a position, or of a board if its hand is NONE.
+    """Return the canonical form of a position, or of a board if the hand of the position is NONE.
 
-    Its fields are Python integers. It has no last cell.
+    The fields of the result are Python integers, and its ``last_cell`` is NONE.
     """
     lanes, occupied = canonical_forms(
         np.array([position.lanes], np.uint64),
@@ -200,12 +205,15 @@ def canonical_position(position: PackedPosition, rules: Rules) -> PackedPosition
 
 
 class CanonicalTurn(NamedTuple):
-    """A position and the decision made in it. In kernels ``board`` is uint64 and everything else int64."""
+    """The canonical form of a position and of a decision made in it.
+
+    In kernels ``board`` is uint64 and every other field is int64.
+    """
 
     occupied: int  # 16 bits: cells that hold a piece
-    board: int  # the pieces on them and the hand, see ``pack_board``
-    cell: int  # where the hand was placed or, where the mover chooses, ``piece``
-    piece: int  # the gift that came with it or, where the mover chooses, what was placed; NONE: there was no gift
+    board: int  # the pieces on these cells, and the hand: see ``pack_board``
+    cell: int  # where the piece in hand was placed or, if the mover chooses, where ``piece`` was placed
+    piece: int  # the gift or, if the mover chooses, the piece that was placed; NONE if there was no gift
 
 
 CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, types.int64), CanonicalTurn)
@@ -213,15 +221,18 @@ CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, 
 
 @inline_function
 def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
-    """Pack a lane and one attribute of the hand and of the piece into one number that sorts by the three."""
+    """Pack a lane, one attribute of the hand and the same attribute of the piece into one number.
+
+    The numbers sort by the lane first, then by the hand, then by the piece.
+    """
     return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
 
 
 @inline_function
 def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
-    """Compute ``canonical_turn`` on the empty board.
+    """Return the ``canonical_turn`` of a turn on the empty board.
 
-    There any piece may become piece 0, and attributes may be exchanged freely.
+    On this board any piece may become piece 0, and attributes may be exchanged freely.
     """
     cell, piece = choice
     least = cell
@@ -233,9 +244,9 @@ def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries)
 
 @inline_function
 def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
-    """Return the canonical form of a turn, in about 40 ns.
+    """Return the canonical form of a turn. This takes about 40 ns.
 
-    ``choice`` is (cell, piece). The piece or the hand may be NONE.
+    ``choice`` is (cell, piece). The piece and ``hand``, the piece in hand, may be NONE.
     """
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])
@@ -274,7 +285,7 @@ HAND_BITS = 4  # of a board word: the lowest
 
 @inline_function
 def squeeze_lanes(lanes: int, occupied: int, tables: Symmetries) -> int:
-    """Squeeze the four lanes to the ``n`` occupied cells, lane 0 lowest: 4 n bits (uint64)."""
+    """Pack the bits of the four lanes on the ``n`` occupied cells into 4 n bits (uint64), with lane 0 lowest."""
     low, high = occupied & 255, occupied >> 8
     low_count, count = popcount(low), popcount(occupied)
     word = uint64(0)
@@ -287,7 +298,10 @@ def squeeze_lanes(lanes: int, occupied: int, tables: Symmetries) -> int:
 
 @inline_function
 def unsqueeze_lanes(word: int, occupied: int) -> int:
-    """Return the lanes (uint64) that ``squeeze_lanes`` packed into this word; bits above the lowest 4 n are ignored."""
+    """Return the lanes (uint64) that ``squeeze_lanes`` packed into ``word``.
+
+    Bits of ``word`` above the lowest 4 n are ignored, where ``n`` is the number of occupied cells.
+    """
     lanes = uint64(0)
     for attribute in range(ATTRIBUTES):
         rest = occupied
@@ -300,26 +314,27 @@ def unsqueeze_lanes(word: int, occupied: int) -> int:
 
 @inline_function
 def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
-    """Return the exact key (uint64) of a canonical form of up to ``LARGEST_KEY_BOARD`` pieces.
+    """Return the exact key (uint64) of a canonical form with up to ``LARGEST_KEY_BOARD`` pieces.
 
-    No two forms share a key. The lowest 14 bits number the canonical mask. Above them come the squeezed lanes, so a key
-    has ``14 + 4 n`` bits for ``n`` pieces. The form must be canonical already.
+    No two forms have the same key. The lowest 14 bits are the number of the canonical mask. The squeezed lanes are
+    above them, so the key of a form with ``n`` pieces has ``14 + 4 n`` bits. The form must already be canonical.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
 
 
 @inline_function
 def decode_board_key(key: int, tables: Symmetries) -> tuple[int, int]:
-    """Return the canonical form (lanes uint64, occupied int64) that has this ``board_key``."""
+    """Return the canonical form (lanes uint64, occupied int64) whose ``board_key`` is ``key``."""
     occupied = int64(tables.masks[int64(key & uint64((1 << NUMBER_BITS) - 1))])
     return unsqueeze_lanes(key >> uint64(NUMBER_BITS), occupied), occupied
 
 
 @inline_function
 def pack_board(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """Pack the pieces of a canonical board and the hand (0 if there is none) into a uint64, exact beside ``occupied``.
+    """Pack the pieces of a canonical board and the hand (0 if there is none) into a uint64.
 
-    The hand is in the lowest four bits, the squeezed lanes are above it: 4 n + 4 bits. A signed word holds it too,
-    because the highest piece of a canonical board is 0 and so the top bit is 0.
+    The word does not contain ``occupied``, but the two together identify the board and the hand exactly. The hand is in
+    the lowest four bits and the squeezed lanes are above it, so a board with ``n`` pieces takes 4 n + 4 bits. A signed
+    word can hold these bits too, because the highest piece of a canonical board is 0 and so the top bit is 0.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)

@@ -1,6 +1,6 @@
-"""Errors that a user can meet: one line of text each. The command line turns them into exit codes.
+"""Errors that a user can meet, each with one line of text. The command line turns them into exit codes.
 
-A player's own interpreter imports this too (``runners/hosting/polito/``): it may be Python 3.7.
+A player's own interpreter imports this module too (``runners/hosting/polito/``): it may be Python 3.7.
 """
 
 from __future__ import annotations
@@ -21,29 +21,35 @@ PROJECT_FOLDERS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("qua
 
 
 class ArenaError(Exception):
-    """An error with one line for the user: the value, the likely cause, and what to do."""
+    """An error whose text is one line for the user: the value, the likely cause, and what to do."""
 
     exit_code = 1
 
 
 class RequestError(ArenaError):
-    """The request cannot be met as written (exit 2): nothing was changed."""
+    """An error raised when a request cannot be met as written (exit code 2). Nothing was changed."""
 
     exit_code = 2
 
 
 class NotFoundError(RequestError):
-    """The run, game, policy or sweep that a request names is not there."""
+    """An error raised when the run, game, policy or sweep that a request names does not exist."""
 
 
 class FailureError(ArenaError):
-    """The request was right, but carrying it out failed (exit 1). Everything committed before is kept."""
+    """An error raised when a correct request could not be carried out (exit code 1).
+
+    Everything committed before the failure is kept.
+    """
 
     exit_code = 1
 
 
 class AnswerError(TypeError):
-    """An agent's method cannot be called, or its answer has the wrong form; ``call`` is the method, or its name."""
+    """An error raised when an agent's method cannot be called, or when its answer has the wrong form.
+
+    ``call`` is the method or its name, and ``text`` says what is wrong.
+    """
 
     def __init__(self, call: Callable[..., Any] | str, text: str) -> None:
         super().__init__(f"{getattr(call, '__name__', call)} {text}")
@@ -52,42 +58,49 @@ class AnswerError(TypeError):
 
     @classmethod
     def from_answer(cls, call: Callable[..., Any], answer: object, expected: str) -> AnswerError:
-        """Build the error for an answer that does not have the expected form."""
+        """Build the error for an answer that does not have the expected form.
+
+        ``call`` is the method that returned ``answer``, and ``expected`` describes the form.
+        """
         return cls(call, f"returned {repr(answer)[:100]}, not {expected}")
 
 
 def is_ctrl_c(error: BaseException) -> bool:
     """Return whether an exception is the user's Ctrl-C.
 
-    Ctrl-C reaches the main thread only, so a ``KeyboardInterrupt`` in any other thread was raised by its own code.
+    Ctrl-C reaches the main thread only, so a ``KeyboardInterrupt`` in any other thread was raised by the code of that
+    thread.
     """
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def describe_valid_names(name: str, valid: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` with the closest valid name and a list of all, to end a message."""
+    """Return the end of a message about the wrong name ``name``: the nearest valid name, if any, and all valid names.
+
+    The text has the form ``"; did you mean 'x'? valid: x, y"``.
+    """
     names = sorted(set(valid))
     return f"; {describe_nearest_name(name, names)}valid: {', '.join(names) or 'none'}"
 
 
 def describe_nearest_name(name: str, valid: Iterable[str], likeness: float = 0.5) -> str:
-    """Return ``"did you mean 'x'? "`` with the closest valid name.
+    """Return ``"did you mean 'x'? "`` with the valid name that is most similar to ``name``.
 
-    The text is empty if no name has this ``likeness`` (0 to 1).
+    The text is empty if the similarity of every valid name is below ``likeness`` (0 to 1).
     """
     close = difflib.get_close_matches(name, sorted(set(valid)), n=1, cutoff=likeness)
     return f"did you mean {close[0]!r}? " if close else ""
 
 
 class MissingExtraError(RequestError, ImportError):
-    """A library that belongs to one of the project's extras is not installed."""
+    """An error raised when a library that belongs to one of the project's extras is not installed."""
 
 
 @contextmanager
 def require_extra(extra: str, needed_by: str) -> Iterator[None]:
-    """Import a library of an extra inside this context.
+    """Raise ``MissingExtraError`` if an import inside this context does not find its library.
 
-    Raises ``MissingExtraError`` if it is not installed.
+    ``extra`` is the extra to which the library belongs, and ``needed_by`` names what needs the library.
     """
     try:
         yield
@@ -97,7 +110,7 @@ def require_extra(extra: str, needed_by: str) -> Iterator[None]:
 
 
 def describe_extra_installation(extra: str) -> str:
-    """Return the command that installs one of the project's extras."""
+    """Return the instruction to install one of the project's extras, with the command for a clone."""
     return f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
 
 
@@ -106,7 +119,7 @@ def describe_extra_installation(extra: str) -> str:
 
 @dataclass
 class ErrorDetails:
-    """A description of an exception, which can cross to another process."""
+    """A description of an exception that can be sent to another process."""
 
     kind: str
     text: str
@@ -116,7 +129,7 @@ class ErrorDetails:
 
 
 class RemoteError(Exception):
-    """An exception in another process."""
+    """An exception that was raised in another process."""
 
     def __init__(self, details: ErrorDetails) -> None:
         super().__init__(f"{details.kind}: {details.text}")
@@ -125,7 +138,10 @@ class RemoteError(Exception):
         self.add_note(details.traceback)
 
     def to_arena_error(self, subject: str) -> ArenaError:
-        """Return the error itself if its text is for the user, else one that says that ``subject`` cannot be made."""
+        """Return the original error, as a ``RequestError`` or a ``FailureError``, if its text is for the user.
+
+        Otherwise return a ``RequestError`` that says that ``subject`` cannot be made, and why.
+        """
         if self.details.exit_code is None:
             return RequestError(f"{subject} cannot be made: {self}")
         kind = RequestError if self.details.exit_code == RequestError.exit_code else FailureError
@@ -133,19 +149,23 @@ class RemoteError(Exception):
 
 
 def to_error_details(error: BaseException) -> ErrorDetails:
-    """Describe an exception so that it can cross to another process."""
+    """Describe an exception in a form that can be sent to another process."""
     trace = _escape_surrogates("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
     return ErrorDetails(type(error).__name__, _escape_surrogates(str(error)), find_error_location(error), trace, code)
 
 
 def _escape_surrogates(text: str) -> str:
-    """Return the text with the code points escaped that UTF-8 cannot encode."""
+    """Return the text with an escape for each code point that UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def find_error_location(error: BaseException) -> str:
-    """Find the file and line of an agent's exception: the innermost one of its author, else of this project."""
+    """Return the file and line of an agent's exception, or ``an unknown line``.
+
+    This is the innermost line of the author's code in the traceback or, if there is none, the innermost line of this
+    project. The path of a file below the current folder is relative to that folder.
+    """
     location: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
     if location is None and isinstance(error, SyntaxError):
         location = f"{error.filename}:{error.lineno}"
@@ -159,20 +179,23 @@ def find_error_location(error: BaseException) -> str:
 
 
 def _is_library_file(file: str) -> bool:
-    """Return whether a file is Python's or an installed library's, or no Python file.
+    """Return whether a file belongs to Python or to an installed library, or is not a Python file.
 
-    Files that are no Python files count because C extensions name their sources.
+    Other files are included because C extensions name their sources in tracebacks.
     """
     return not file.endswith(".py") or file.startswith(_list_library_folders()) or "-packages" in file
 
 
 @functools.lru_cache(maxsize=1)
 def _list_library_folders() -> tuple[str, ...]:
-    """List the folders of Python and of installed packages. Finding them takes 10 ms."""
+    """Return the folders of Python's standard library and of installed packages. Finding these folders takes 10 ms."""
     return tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def format_error(error: BaseException) -> str:
-    """Format an exception in one line, with the file and line of its source."""
+    """Return one line with the type and the text of an exception, and the file and line of its source.
+
+    The type and the text are cut off after 500 characters.
+    """
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return f"{text:.500} ({find_error_location(error)})"

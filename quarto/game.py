@@ -18,7 +18,7 @@ Ply = tuple[int, int]  # piece, cell
 
 
 class NextDecision(StrEnum):
-    """The next decision of the seat to act."""
+    """The kind of decision that the seat to act makes next."""
 
     GIFT = "gift"
     PLACEMENT = "placement"  # of the piece in hand; a gift follows
@@ -30,14 +30,14 @@ class NextDecision(StrEnum):
 class Game:
     """A game so far, as an immutable value.
 
-    ``give``, ``place``, ``play`` and ``with_forfeit`` return the game that follows. They raise ``RequestError`` for
-    what the rules forbid, with the value, the reason and the legal values.
+    ``give``, ``place``, ``play`` and ``with_forfeit`` return the game that follows. If the rules forbid the decision,
+    they raise ``RequestError`` with the value, the reason and the legal values.
 
     Args:
-        rules: The rules that it is played by.
+        rules: The rules of the game.
         plies: The plies so far, each a piece and its cell.
         hand: The piece in hand, or NONE (-1).
-        forfeit: How the seat to act forfeited, an index into ``quarto.batch.ENDINGS``. None: it did not.
+        forfeit: How the seat to act forfeited, as an index into ``quarto.batch.ENDINGS``, or None if it did not.
         setup_plies: The number of plies at the beginning that only make a position, because nobody knows their order.
 
     Examples:
@@ -51,8 +51,8 @@ class Game:
     rules: Rules
     plies: tuple[Ply, ...] = ()
     hand: int = NONE
-    forfeit: int | None = None  # index into ENDINGS, if the seat to act forfeited
-    setup_plies: int = 0  # plies at the beginning that only make a position: nobody knows their order
+    forfeit: int | None = None  # index into ENDINGS if the seat to act forfeited
+    setup_plies: int = 0  # number of plies at the beginning that only make a position: nobody knows their order
 
     @cached_property
     def position(self) -> PackedPosition:
@@ -60,17 +60,17 @@ class Game:
 
     @cached_property
     def board(self) -> list[int]:
-        """The piece on each of the 16 cells, ``NONE`` where empty."""
+        """The piece on each of the 16 cells, or ``NONE`` for an empty cell."""
         return board(self.position)
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The finished lines."""
+        """The finished lines, each as four cells."""
         return find_finished_lines(self.board, self.rules)
 
     @property
     def last_cell(self) -> int:
-        """The cell of the last placement; ``NONE`` if there was none."""
+        """The cell of the last placement, or ``NONE`` if there was none since the setup plies."""
         return self.plies[-1][1] if len(self.plies) > self.setup_plies else NONE
 
     @property
@@ -84,7 +84,7 @@ class Game:
 
     @property
     def ending(self) -> int | None:
-        """Index into ENDINGS; None while the game goes on."""
+        """How the game ended, as an index into ``quarto.batch.ENDINGS``, or None while the game goes on."""
         if self.forfeit is not None:
             return self.forfeit
         if self.lines:
@@ -93,7 +93,7 @@ class Game:
 
     @property
     def next_decision(self) -> NextDecision:
-        """The next decision of the seat to act."""
+        """The kind of decision that the seat to act makes next."""
         if self.ending is not None:
             return NextDecision.NOTHING
         if self.rules.mover_chooses:
@@ -107,24 +107,30 @@ class Game:
 
     @property
     def turn(self) -> int:
-        """The number of the current turn, as in the engine: 0 gives the first piece, ``k + 1`` places ply k."""
+        """The number of the current turn, counted as in the engine.
+
+        Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
+        """
         giving = self.hand == NONE and not self.rules.mover_chooses
         return len(self.plies) + (not giving)
 
     def position_before(self, turn: int) -> PackedPosition:
-        """Return the position in which an earlier ``turn`` of this game was taken."""
+        """Return the position in which an earlier turn, number ``turn`` of this game, was taken."""
         if turn == 0 or self.rules.mover_chooses:
             return position_from_plies(self.plies[: max(turn - 1, 0)])
         return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
 
     @property
     def is_gift_due(self) -> bool:
-        """Whether this turn's piece is placed and its gift is not given yet."""
+        """Whether the piece of this turn has been placed and its gift has not been given.
+
+        This is false for the first gift of a game, which follows no placement.
+        """
         return self.next_decision is NextDecision.GIFT and bool(self.plies)
 
     @property
     def winner(self) -> int:
-        """The seat that won; ``NONE`` for a draw and while the game goes on."""
+        """The seat that won, or ``NONE`` if the game is a draw or goes on."""
         if self.forfeit is not None:
             return 1 - self.seat
         return len(self.plies) & 1 if self.lines else NONE  # ply k was placed by seat (k + 1) mod 2
@@ -132,7 +138,7 @@ class Game:
     def give(self, piece: int) -> Game:
         """Return the game after ``piece`` is given.
 
-        Raises ``RequestError`` unless that is legal.
+        Raises ``RequestError`` if this gift is not legal.
         """
         self._check_next_decision(NextDecision.GIFT)
         self._check_piece(piece)
@@ -141,16 +147,16 @@ class Game:
     def place(self, cell: int) -> Game:
         """Return the game after the piece in hand is placed on ``cell``.
 
-        Raises ``RequestError`` unless that is legal.
+        Raises ``RequestError`` if this placement is not legal.
         """
         self._check_next_decision(NextDecision.PLACEMENT)
         self._check_cell(cell)
         return replace(self, plies=(*self.plies, (self.hand, cell)), hand=NONE)
 
     def play(self, piece: int, cell: int) -> Game:
-        """Return the game after ``piece`` is placed on ``cell``, where the mover chooses the piece.
+        """Return the game after ``piece`` is placed on ``cell``, under rules by which the mover chooses the piece.
 
-        Raises ``RequestError`` unless that is legal.
+        Raises ``RequestError`` if this ply is not legal.
         """
         self._check_next_decision(NextDecision.PLY)
         self._check_piece(piece)
@@ -158,7 +164,10 @@ class Game:
         return replace(self, plies=(*self.plies, (piece, cell)))
 
     def with_forfeit(self, ending: int) -> Game:
-        """Return the game after the seat to act forfeits; ``ending`` is one of the ENDINGS that are forfeits."""
+        """Return the game after the seat to act forfeits.
+
+        ``ending`` is an index into ``quarto.batch.ENDINGS`` that stands for a forfeit.
+        """
         return replace(self, forfeit=ending)
 
     def _check_next_decision(self, decision: NextDecision) -> None:
@@ -183,7 +192,7 @@ class Game:
 
 
 def game_from_position(position: PackedPosition, rules: Rules) -> Game:
-    """Build the game that begins with a position."""
+    """Build a game that begins with the given position."""
     plies = tuple((piece, cell) for cell, piece in enumerate(board(position)) if piece != NONE)
     return Game(rules, plies, position.hand, setup_plies=len(plies))
 
@@ -199,20 +208,23 @@ def format_cells(cells: Iterable[int]) -> str:
 
 
 class Participants(NamedTuple):
-    """The person's seat and the agent's label."""
+    """The seat of the person and the label of the agent that play a game."""
 
     seat: int
     agent: str
 
 
 def list_attribute_words(piece: int) -> list[str]:
-    """List the words for a piece's attributes, such as ``high, coloured, solid, square``."""
+    """Return the four words for the attributes of a piece, such as ``high``, ``coloured``, ``solid`` and ``square``."""
     bits = (piece >> attribute & 1 for attribute in reversed(range(ATTRIBUTES)))
     return [words[0] if bit else words[1] for words, bit in zip(ATTRIBUTE_WORDS, bits, strict=True)]
 
 
 def describe_turn(before: Game, after: Game, players: Participants) -> str:
-    """Describe what the seat to act in ``before`` did until ``after``, in a sentence; empty if it did nothing."""
+    """Return a sentence about what the seat to act in ``before`` did until ``after``.
+
+    The text is empty if that seat did nothing.
+    """
     you = before.seat == players.seat
     subject, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")
     actions = [
@@ -224,7 +236,10 @@ def describe_turn(before: Game, after: Game, players: Participants) -> str:
 
 
 def describe_ending(game: Game, players: Participants, forfeit_reason: str = "") -> str:
-    """Describe the end of a game in a sentence; ``forfeit_reason`` says why the agent forfeited, if it did."""
+    """Return a sentence about the end of a game.
+
+    ``forfeit_reason`` says why the agent forfeited, if it did.
+    """
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
@@ -237,7 +252,7 @@ def describe_ending(game: Game, players: Participants, forfeit_reason: str = "")
 
 
 def describe_line(game: Game, line: Line) -> str:
-    """Describe a finished line and the attributes that its pieces share."""
+    """Return a text with the cells of a finished line and the attributes that its pieces share."""
     words_of_pieces = [set(list_attribute_words(game.board[cell])) for cell in line]
     shared_words = set.intersection(*words_of_pieces)
     ordered_words = [word for words in ATTRIBUTE_WORDS for word in words if word in shared_words]
@@ -245,13 +260,16 @@ def describe_line(game: Game, line: Line) -> str:
 
 
 def format_prompt(game: Game) -> str:
-    """Return the prompt for the next decision."""
+    """Return the prompt that asks a person for the next decision."""
     if game.next_decision is NextDecision.PLACEMENT:
         return f"place {format_piece(game.hand)}"
     return "give a piece" if game.next_decision is NextDecision.GIFT else "place piece@cell"
 
 
 def _format_sentence(text: str) -> str:
-    """Return ``text`` with a full stop and, unless it begins with a label, a capital letter."""
+    """Return ``text`` with a full stop and, if it begins with ``you``, with a capital letter.
+
+    A text that begins with an agent's label keeps the label as it is.
+    """
     first = text[0].upper() if text.startswith("you") else text[0]
     return f"{first}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -60,13 +60,13 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 @functools.cache
 def cache_directory(outside_fingerprint: str = "") -> Path:
-    """Return the directory of compiled kernels, in ``$QARENA_CACHE`` or in the user's cache folder.
+    """Create and return the directory of compiled kernels, in ``$QARENA_CACHE`` or in the user's cache folder.
 
-    If others could write there, or the user cannot, it is a temporary directory, and the log says why.
+    If other users could write to this directory, or this user cannot, return a temporary directory and log the reason.
 
-    The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba.
-    ``outside_fingerprint`` is the fingerprint of the sources of an agent from outside this project. All environments of
-    a user share the directory.
+    The last part of the path is a hash of the sources, of the versions of Python, NumPy and numba, and of
+    ``outside_fingerprint``, the fingerprint of an agent's sources from outside this project. All Python environments
+    of a user share the cache.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
     stamp = hashlib.sha256(
@@ -79,7 +79,7 @@ def cache_directory(outside_fingerprint: str = "") -> Path:
 
 @functools.cache
 def _create_temporary_root(reason: str) -> Path:
-    """Create a folder that replaces the cache for this process, and log why."""
+    """Create a folder that replaces the cache in this process, and log the reason."""
     logger.warning(
         "the kernel cache is not used, because %s: kernels are compiled again in each process; "
         "make that folder your own (chmod go-w), or set QARENA_CACHE to a folder of your own",
@@ -91,10 +91,10 @@ def _create_temporary_root(reason: str) -> Path:
 
 
 def _create_folder_or_describe_obstacle(folder: Path) -> str:
-    """Create a folder of the cache that only this user can enter; say why it cannot be used, if it cannot.
+    """Create a folder of the cache that only this user can enter.
 
-    The folder must be private because numba unpickles what it finds there: whoever can write to it can run any code as
-    this user.
+    Returns an empty text, or the reason why the folder cannot be used. The folder must be private because numba
+    unpickles the files in it: whoever can write to it can run any code as this user.
     """
     try:
         create_private_folder(folder)
@@ -107,13 +107,17 @@ def _create_folder_or_describe_obstacle(folder: Path) -> str:
 
 
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """Where numba keeps a kernel: the same place for each copy of the project, while numba would use the whole path."""
+    """The locator of a kernel's folder in numba's cache.
+
+    The folder is the same for each copy of the project, whereas numba alone would derive it from the whole path.
+    """
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Return the folder of a module, relative to the project.
+        """Return the folder of the source file ``py_file``, relative to the project.
 
-        For sources outside the project it is the folder's name, because ``cache_directory`` tells those apart already.
+        For a source outside the project, return the name of its folder alone, because ``cache_directory`` already
+        distinguishes such sources.
         """
         folder = Path(py_file).resolve().parent
         inside = folder.is_relative_to(project_root())
@@ -130,7 +134,10 @@ _configuration_lock = threading.Lock()  # one thread lends numba our cache; noth
 
 
 class _Compilations(threading.local):
-    """The dispatchers of kernels with a declared signature that this thread compiles: a kernel may call itself."""
+    """The dispatchers of the kernels that this thread is compiling, needed because a kernel may call itself.
+
+    Only kernels with a declared signature are included.
+    """
 
     def __init__(self) -> None:
         self.dispatchers: dict[Kernel, Any] = {}
@@ -140,9 +147,9 @@ _compilations = _Compilations()
 
 
 def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
-    """Build numba's dispatcher of a function, which keeps its machine code in our directory.
+    """Build numba's dispatcher of a function, which caches its machine code in our directory.
 
-    A function without a source file, as in ``python -c``, is compiled in each process.
+    A function without a source file, as in ``python -c``, is not cached and is compiled in each process.
     """
     source = Path(function.__code__.co_filename)
     if not source.is_file():
@@ -158,14 +165,15 @@ def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any
 
 
 class Kernel:
-    """A compiled function, whose machine code is compiled or read from the cache when it is first needed.
+    """A function whose machine code is compiled, or read from the cache, when it is first needed.
 
-    With a ``declared`` signature there is machine code for its argument types only, and numba converts arguments to
-    them. Without one there is machine code for each combination of types that the function is called with.
+    With a ``declared`` signature, there is machine code for its argument types only, and numba converts arguments to
+    these types. Without one, there is machine code for each combination of argument types in calls. ``from_python``
+    says whether Python can call the kernel.
 
-    numba's dispatcher is shown to callers only when it is complete. In a call numba first decides whether arguments
-    must match exactly, as they must while it may compile, then finds their types, and then looks for a match. If
-    another thread ended the compiling in between, the call would be refused.
+    Callers get numba's dispatcher only when it is complete. In a call numba first decides whether arguments must match
+    exactly, as they must while it may compile, then finds their types, and then looks for a match. If another thread
+    finished the compilation between these steps, the call would be refused.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
@@ -176,9 +184,10 @@ class Kernel:
         self._dispatcher: Any = None
 
     def load(self) -> Any:
-        """Return numba's dispatcher, which kernels receive as a function value.
+        """Return numba's dispatcher, which other kernels receive as a function value.
 
-        Raises what numba raises when it compiles the declared signature.
+        The first call compiles the kernel or reads it from the cache. Raises numba's error if the declared signature
+        cannot be compiled.
         """
         if self._dispatcher is None:
             with _dispatcher_lock:
@@ -186,9 +195,9 @@ class Kernel:
         return self._dispatcher
 
     def load_while_compiling(self) -> Any:
-        """Load the kernel in a thread that may be compiling a caller.
+        """Load the kernel in a thread that may be compiling a caller of this kernel, and return numba's dispatcher.
 
-        Such a thread holds numba's lock, so it must not wait for ours, as ``load`` does.
+        Such a thread holds numba's lock, so it must not wait for our lock, as ``load`` does.
         """
         if self._dispatcher is None:
             dispatcher = _build_dispatcher(self.py_func, self._options)
@@ -212,7 +221,7 @@ class Kernel:
         return (self.load() if dispatcher is None else dispatcher)(*arguments)
 
     def __reduce__(self) -> str:
-        """Copy and pickle a kernel as its name in its module."""
+        """Return the name of the kernel in its module, by which ``copy`` and ``pickle`` find it."""
         return self.__qualname__
 
     __qualname__: str
@@ -220,7 +229,10 @@ class Kernel:
 
 @typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
 def _resolve_kernel_type(callee: Kernel, context: Any) -> Any:
-    """Tell numba the type of a kernel that another kernel calls."""
+    """Return the numba type of a kernel that another kernel calls.
+
+    Raises ``TypeError`` for a kernel that is passed as an argument.
+    """
     if context.purpose.name == "argument":
         raise TypeError(f"{callee.__qualname__} is a kernel: give another kernel load({callee.__qualname__})")
     dispatcher = _compilations.dispatchers.get(callee)
@@ -231,10 +243,12 @@ _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all kernels of imported
 
 
 def kernel(signature: Any = None) -> Callable[[F], F]:
-    """Compile a function that Python calls: cached on disk, without the interpreter lock, dividing as NumPy does.
+    """Return a decorator that turns a function into a kernel, which Python and other kernels can call.
+
+    The machine code is cached on disk. It runs without the interpreter lock, and divides as NumPy does.
 
     Args:
-        signature: numba's signature. With it, the function is compiled for those argument types only.
+        signature: A signature of numba. With it, the function is compiled for these argument types only.
 
     """
 
@@ -259,9 +273,9 @@ class FunctionValue(Kernel):
 
 
 def function_value(signature: Any) -> Callable[[F], F]:
-    """Compile a function that kernels receive as a value, for one signature; it is cached as with ``kernel``.
+    """Return a decorator that compiles a function for one signature, so that kernels can receive it as a value.
 
-    Kernels receive what ``load`` returns.
+    The machine code is cached as with ``kernel``. Kernels receive what ``load`` returns.
     """
 
     def decorate(function: F) -> F:
@@ -273,10 +287,10 @@ def function_value(signature: Any) -> Callable[[F], F]:
 
 
 class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
-    """A kernel with a declared signature as other kernels call it: by the address of its machine code.
+    """A kernel with a declared signature that other kernels call by the address of its machine code.
 
-    numba copies a kernel that is called as such into each of its callers, and LLVM optimises every copy. Twenty kernels
-    ask the solver, whose compilation takes a second and a half. A call by address costs two nanoseconds.
+    numba copies an ordinary kernel into each of its callers, and LLVM optimises every copy. Twenty kernels call the
+    solver, whose compilation takes a second and a half. A call by address costs two nanoseconds.
     """
 
     def __init__(self, callee: Kernel) -> None:
@@ -285,12 +299,18 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
         self._has_address = False
 
     def load(self) -> None:
-        """Compile the machine code and tell LLVM its address, before a caller's code needs it and ends the process."""
+        """Compile the machine code and tell LLVM its address.
+
+        If a caller's code needed the address before that, the process would end.
+        """
         with _dispatcher_lock:
             self.load_while_compiling()
 
     def load_while_compiling(self) -> None:
-        """Load the kernel in a thread that may be compiling a caller: see ``Kernel.load_while_compiling``."""
+        """Load the kernel in a thread that may be compiling a caller of this kernel.
+
+        See ``Kernel.load_while_compiling``.
+        """
         if not self._has_address:
             compiled = types.CompileResultWAP(
                 self.callee.load_while_compiling().get_compile_result(self.callee.declared)
@@ -302,20 +322,20 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
         return self.callee(*arguments)
 
 
-register_model(ExternalKernel)(models.OpaqueModel)  # as of every external function: it has no value of its own
+register_model(ExternalKernel)(models.OpaqueModel)  # as for every external function: it has no value of its own
 
 
 def to_external_kernel(function: F) -> F:
-    """Let other kernels call a kernel by its address.
+    """Return a kernel in the form that other kernels call by its address.
 
-    Without this it would become a part of each caller: see ``ExternalKernel``.
+    Otherwise the kernel would become a part of each caller: see ``ExternalKernel``.
     """
     return cast("F", ExternalKernel(cast("Kernel", function)))
 
 
 @functools.cache
 def _find_external_kernels(function: FunctionType) -> frozenset[ExternalKernel]:
-    """Find every external kernel that a function calls, directly or through functions that become a part of it."""
+    """Return all external kernels that a function calls, directly or through kernels and inline functions."""
     external_kernels, seen, queue = set[ExternalKernel](), {function}, [function]
     while queue:
         current = queue.pop()
@@ -329,7 +349,7 @@ def _find_external_kernels(function: FunctionType) -> frozenset[ExternalKernel]:
 
 
 def _list_code_names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals and attributes in a function's code, and in the code of functions inside it."""
+    """Yield the names of globals and attributes in the code of a function and of the functions nested in it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -337,16 +357,18 @@ def _list_code_names(code: CodeType) -> Iterator[str]:
 
 
 def load_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with a declared signature, or read it from the cache, so that its first call is no slower.
+    """Compile a kernel with a declared signature, or read it from the cache, so that its first call is not slower.
 
-    Returns what other kernels receive as a function value. Raises what numba raises for a function that it cannot
-    compile.
+    Returns what other kernels receive as a function value. Raises numba's error if the kernel cannot be compiled.
     """
     return function.load() if isinstance(function, Kernel | ExternalKernel) else function
 
 
 def load_kernels(packages: tuple[str, ...] = ("",)) -> None:
-    """Load every kernel of the imported modules, or of the imported modules in some packages."""
+    """Load every kernel with a declared signature in the imported modules.
+
+    ``packages`` limits this to modules whose names begin with one of these texts.
+    """
     for imported_kernel in list(_kernels):
         if imported_kernel.declared is not None and imported_kernel.__module__.startswith(packages):
             imported_kernel.load()
@@ -357,10 +379,10 @@ INLINE_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": Tr
 
 
 class InlineFunction:
-    """A function that becomes a part of the kernels that call it; a call from Python compiles a kernel of its own.
+    """A function that becomes a part of the kernels that call it. A call from Python compiles a kernel of its own.
 
-    To numba it is an overload. So a constant argument is a number like any other until LLVM inlines it; of a function
-    compiled by ``numba.njit`` numba compiles a version for each constant.
+    To numba it is an overload, so a constant argument is a number like any other until LLVM inlines the function. If
+    ``numba.njit`` compiled the function, numba would compile a version for each constant.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -378,14 +400,16 @@ class InlineFunction:
 
 
 def inline_function(function: F) -> F:
-    """Compile a small function that only kernels call. LLVM inlines it, so it costs no call."""
+    """Return a small function in the form that LLVM inlines into the kernels that call it. A call costs nothing."""
     return cast("F", InlineFunction(function))
 
 
 class _CompilationListener(event.Listener):  # type: ignore[misc]
-    """Calls ``compilation_progress.announce`` whenever numba compiles what the cache lacks, and counts it there.
+    """A listener that announces and counts the kernels that numba compiles because the cache lacks them.
 
-    numba compiles in one thread at a time, and what a kernel inlines while it compiles the kernel.
+    It calls ``compilation_progress.announce`` when a compilation begins, and adds the kernel and the seconds to
+    ``compilation_progress`` when it ends. numba compiles in one thread at a time, and it compiles what a kernel inlines
+    while it compiles the kernel.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,10 @@ POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
 
 
 def parse_piece(text: str, hint: str = "write 0 to 9 or A to F") -> int:
-    """Parse a piece from a hex digit in either case; ``hint`` ends the message about a wrong one."""
+    """Return the number of the piece that a hex digit, in either case, stands for.
+
+    Raises ``RequestError`` for any other text; ``hint`` ends its message.
+    """
     digit = text.upper()
     if len(digit) != 1 or digit not in PIECE_DIGITS:
         raise RequestError(f"piece {_quote_shortened(text)} is not a hex digit 0-F ({hint})")
@@ -42,7 +45,10 @@ def format_piece(piece: int) -> str:
 
 
 def parse_cell(text: str, hint: str = "letter = column, digit = row") -> int:
-    """Parse a cell from a text such as ``b3``, in either case; ``hint`` ends the message about a wrong one."""
+    """Return the number of the cell that a text such as ``b3``, in either case, stands for.
+
+    Raises ``RequestError`` for any other text; ``hint`` ends its message.
+    """
     name = text.lower()
     if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
         raise RequestError(f"cell {_quote_shortened(text)} is not one of a1 to d4 ({hint})")
@@ -50,24 +56,24 @@ def parse_cell(text: str, hint: str = "letter = column, digit = row") -> int:
 
 
 def format_cell(cell: int) -> str:
-    """Format a cell as column letter and row digit. Raises ``ValueError`` for a number that is not a cell."""
+    """Format a cell as a column letter and a row digit. Raises ``ValueError`` for a number that is not a cell."""
     if not 0 <= cell < CELLS:
         raise ValueError(f"cell {cell} is not in 0..15")
     return COLUMN_LETTERS[cell % SIDE] + ROW_DIGITS[cell // SIDE]
 
 
 class ParsedPosition(NamedTuple):
-    """A position in a text."""
+    """The position and the name of the rules that a text contains."""
 
     position: PackedPosition  # its ``last_cell`` is NONE
     rules_name: str
 
 
 def parse_position(text: str) -> ParsedPosition:
-    """Parse a position and the name of its rules.
+    """Parse a position and the name of its rules from a text.
 
-    Fields are separated by spaces: 1 the rows, 2 the hand, 3 the name of the rules, which is not looked up here. A
-    finished line on the board is accepted.
+    The fields are separated by spaces: the rows, the hand and, optionally, the name of the rules, which is not looked
+    up here. A finished line on the board is accepted. Raises ``RequestError`` for a text that is not a position.
     """
     fields = text.split()
     if len(fields) not in (2, 3):
@@ -89,9 +95,9 @@ def parse_position(text: str) -> ParsedPosition:
 
 
 def format_position(position: PackedPosition, rules_name: str = CLASSIC_NAME) -> str:
-    """Format a position as text, which leaves ``last_cell`` out.
+    """Format a position as text, without its ``last_cell``.
 
-    Raises ``ValueError`` for a name of rules that is not a word of letters, digits, ``_``, ``.`` and ``-``.
+    Raises ``ValueError`` if ``rules_name`` is not a word of letters, digits, ``_``, ``.`` and ``-``.
     """
     if not RULES_NAME.fullmatch(rules_name):
         raise ValueError(f"rules name {rules_name!r} would not parse")
@@ -102,9 +108,10 @@ def format_position(position: PackedPosition, rules_name: str = CLASSIC_NAME) ->
 
 
 def parse_game(text: str) -> list[tuple[int, int]]:
-    """Parse the plies of a game as (piece, cell). The empty text is a game without plies. Plies count from 0.
+    """Return the plies of the game that a text describes, each as (piece, cell). An empty text has no plies.
 
-    Whether an earlier ply finished a line depends on the rules and is not checked.
+    Raises ``RequestError`` for a text that is not a game; its message numbers the plies from 0. Whether an earlier ply
+    finished a line depends on the rules and is not checked.
     """
     plies: list[tuple[int, int]] = []
     for ply, word in enumerate(text.split()):
@@ -123,7 +130,7 @@ def parse_game(text: str) -> list[tuple[int, int]]:
 
 
 def format_game(plies: Iterable[tuple[int, int]]) -> str:
-    """Format a game's (piece, cell) plies as text."""
+    """Format the plies of a game, each (piece, cell), as text."""
     return " ".join(f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in plies)
 
 

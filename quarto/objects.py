@@ -28,7 +28,7 @@ NO_PLAYER = -1
 
 
 class Player:
-    """A player of one game. A subclass answers ``choose_piece`` and ``place_piece``."""
+    """A player of one game. A subclass implements ``choose_piece`` and ``place_piece``."""
 
     def __init__(self, quarto: Quarto) -> None:
         self.__quarto = quarto
@@ -38,7 +38,7 @@ class Player:
         raise NotImplementedError(f"{type(self).__name__} has no choose_piece()")
 
     def place_piece(self) -> tuple[int, int]:
-        """Return column and row, each 0 to 3, of the cell for the piece in hand."""
+        """Return the column and the row, each 0 to 3, of the cell for the piece in hand."""
         raise NotImplementedError(f"{type(self).__name__} has no place_piece()")
 
     def get_game(self) -> Quarto:
@@ -46,7 +46,7 @@ class Player:
 
 
 class Piece:
-    """A piece by its four attributes; ``binary`` has them as a list of four integers."""
+    """A piece with its four attributes. ``binary`` lists them as four integers."""
 
     def __init__(self, high: bool, coloured: bool, solid: bool, square: bool) -> None:
         self.HIGH = high
@@ -63,7 +63,7 @@ class Piece:
 
 
 class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9
-    """A board where NumPy is missing: rows of cells, which ``[y, x]`` finds as ``[y][x]`` does."""
+    """A board for interpreters without NumPy: a list of rows in which ``[y, x]`` means ``[y][x]``."""
 
     def __getitem__(self, at: Any) -> Any:
         return list.__getitem__(self, at[0])[at[1]] if isinstance(at, tuple) else list.__getitem__(self, at)
@@ -78,23 +78,24 @@ class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subc
         return list.__contains__(self.ravel(), number)
 
     def copy(self) -> ListBoard:
-        """Return another board with the same cells."""
+        """Return an independent copy of the board."""
         return copy.deepcopy(self)
 
     def ravel(self) -> ListBoard:
-        """Return all numbers in one row."""
+        """Return all numbers of the board in one row."""
         return ListBoard(cell for row in self for cell in row).ravel() if isinstance(self[0], list) else self
 
     def tolist(self) -> list[Any]:
-        """Return the rows as a plain list."""
+        """Return the board as a plain list of its rows."""
         return [*self]
 
 
 class Quarto:
-    """A game: board, selected piece and players.
+    """A game with its board, its selected piece and its players.
 
-    ``_board`` is [4, 4] int64, rows first, -1 where it is empty; ``_binary_board`` is [4, 4, 4] float64, the attributes
-    of the piece on each cell, NaN where there is none. Players read and write both, and ``_current_player``.
+    ``_board`` is [4, 4] int64, rows first, with -1 for an empty cell. ``_binary_board`` is [4, 4, 4] float64: the
+    attributes of the piece on each cell, or NaN for an empty cell. Players read and write both boards and
+    ``_current_player``.
     """
 
     MAX_PLAYERS = 2
@@ -106,30 +107,34 @@ class Quarto:
         self.reset()
 
     def reset(self) -> None:
-        """Begin again with an empty board; the players stay."""
+        """Begin a new game on an empty board, with the same players."""
         self._board = EMPTY_BOARD.copy()
         self._binary_board = EMPTY_BINARY_BOARD.copy()
         self._current_player = 0
         self.__selected_piece_index = NO_PIECE
 
     def set_players(self, players: tuple[Player, Player]) -> None:
-        """Set players 0 and 1: player 0 chooses the first piece, player 1 places it."""
+        """Set players 0 and 1. Player 0 chooses the first piece, and player 1 places it."""
         self.__players = players
 
     def get_current_player(self) -> int:
         return self._current_player
 
     def select(self, pieceIndex: int) -> bool:  # noqa: N803  (that package's name)
-        """Choose a piece for the next placement. Return False, and change nothing, if it is on the board."""
+        """Select a piece for the next placement and return True.
+
+        Returns False, and changes nothing, if the piece is on the board.
+        """
         if pieceIndex in self._board.ravel().tolist():
             return False
         self.__selected_piece_index = pieceIndex
         return True
 
     def place(self, x: int, y: int) -> bool:
-        """Put the selected piece on column ``x`` and row ``y``. Return False if the cell is outside the board or taken.
+        """Put the selected piece on column ``x`` and row ``y`` and return True.
 
-        The piece stays selected. Raises ``IndexError`` for the number of a piece that does not exist.
+        Returns False, and changes nothing, if the cell is outside the board or taken. The piece stays selected. Raises
+        ``IndexError`` if the selected number is not a piece.
         """
         if not self.__placeable(x, y):
             return False
@@ -142,35 +147,41 @@ class Quarto:
         return 0 <= x < self.BOARD_SIDE and 0 <= y < self.BOARD_SIDE and bool(self._board[y, x] < 0)
 
     def get_board_status(self) -> NDArray[np.int64]:
-        """Return a copy of the board: [4, 4] int64, rows first, -1 where it is empty."""
+        """Return a copy of the board: [4, 4] int64, rows first, with -1 for an empty cell."""
         return self._board.copy()
 
     def get_selected_piece(self) -> int:
-        """Return the number of the selected piece; -1 before the first."""
+        """Return the number of the selected piece, or -1 before the first selection."""
         return self.__selected_piece_index  # as it was given: a NumPy integer stays one
 
     def get_piece_charachteristics(self, index: int) -> Piece:
-        """Return a copy of the piece with this number. The name is spelt as in that package."""
+        """Return a copy of the piece with the number ``index``.
+
+        The name of the method is misspelt as in the package of the Politecnico.
+        """
         return copy.deepcopy(self.__pieces[index])
 
     def check_winner(self) -> int:
-        """Return the number of the current player if any line has four pieces that share an attribute, else -1."""
+        """Return the number of the current player if the pieces on any line share an attribute, else -1."""
         return self.__winner_of(MATCHES)
 
     def __check_horizontal(self) -> int:
-        """Check the rows as ``check_winner`` does all lines."""
+        """Return the number of the current player if the pieces on any row share an attribute, else -1."""
         return self.__winner_of(MATCHES[0:16])
 
     def __check_vertical(self) -> int:
-        """Check the columns as ``check_winner`` does all lines."""
+        """Return the number of the current player if the pieces on any column share an attribute, else -1."""
         return self.__winner_of(MATCHES[16:32])
 
     def __check_diagonal(self) -> int:
-        """Check the two diagonals as ``check_winner`` does all lines."""
+        """Return the number of the current player if the pieces on a diagonal share an attribute, else -1."""
         return self.__winner_of(MATCHES[32:40])
 
     def __winner_of(self, matches: list[list[int]]) -> int:
-        """Return the number of the current player if one of ``matches`` has four equal numbers, else -1."""
+        """Return the number of the current player if the numbers of any match are equal, else -1.
+
+        A match is four indices into the flat binary board.
+        """
         has = self._binary_board.ravel().tolist()  # NaN where a cell is empty
         for a, b, c, d in matches:
             if has[a] + has[b] + has[c] + has[d] in (0, 4):
@@ -178,20 +189,20 @@ class Quarto:
         return NO_PLAYER
 
     def check_finished(self) -> bool:
-        """Return whether the board is full, whatever lines it has."""
+        """Return whether the board is full, regardless of its lines."""
         return NO_PIECE not in self._board.ravel().tolist()
 
     def print(self) -> None:
-        """Print the board, the selected piece and whose turn it is."""
+        """Print the board, the selected piece and the number of the current player."""
         for row in self._board.tolist():
             print(" ".join(f"{piece:2}" if piece >= 0 else " ." for piece in row))  # noqa: T201  (what it is for)
         selected = self.__selected_piece_index
         print(f"selected piece: {selected}, current player: {self._current_player}")  # noqa: T201
 
     def run(self) -> int:
-        """Play to the end and return the number of the winner, or -1 for a draw.
+        """Play the game to its end and return the number of the winner, or -1 for a draw.
 
-        An illegal answer is asked for again.
+        After an illegal answer the same player is asked again.
         """
         winner = NO_PLAYER
         while winner == NO_PLAYER and not self.check_finished():

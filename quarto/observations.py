@@ -6,8 +6,9 @@ row of an empty cell, or of an empty hand, is 0: an empty hand shows that a piec
 int8 [16], 1 where an action is legal. The legal actions are the empty cells if there is a piece in hand, else the
 pieces left.
 
-A whole turn has one number, ``CHOICES * cell + gift``, 0 to 288. Cell 16: no placement (a gift alone). Gift 16: no
-gift, because the placement ends the game. Where the mover chooses the piece, the gift is the piece that is placed.
+A whole turn has one number, ``CHOICES * cell + gift``, 0 to 288. Cell 16 stands for no placement (a gift alone), and
+gift 16 for no gift, because the placement ends the game. If the mover chooses the piece, the gift is the piece that is
+placed.
 
 ``StepwiseGame`` is a game that goes on by one decision at a time, in plain Python. A turn has two phases of one seat:
 it places the piece in hand, then it gives the next one. Both have sixteen actions with the same numbers. An action is a
@@ -33,22 +34,22 @@ from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, RULE_TABLES, 
 from quarto.threats import winning_cells
 
 ACTIONS = 16  # in either phase
-HAND = CELLS  # index of the piece in hand, after those on the cells
+HAND = CELLS  # index of the piece in hand, after the pieces on the cells
 MAX_DECISIONS = PIECES + CELLS  # of a game
 
 
 @functools.cache
 def _list_line_masks_by_cell(rules: Rules) -> tuple[tuple[int, ...], ...]:
-    """List the lines through each cell, each as a mask of 16 cells."""
+    """Return, for each cell, the lines through it as masks of 16 cells."""
     masks = [(line, sum(1 << cell for cell in line)) for line in rules.lines]
     return tuple(tuple(mask for line, mask in masks if cell in line) for cell in range(CELLS))
 
 
 class StepwiseGame:
-    """A game from the empty board.
+    """A game that begins with the empty board and proceeds by one decision at a time.
 
-    Seat 0 gives the first piece and seat 1 places it. Where the mover chooses the piece, seat 1 begins, and each turn
-    takes a piece in hand and then places it.
+    Seat 0 gives the first piece and seat 1 places it. Under rules by which the mover chooses the piece, seat 1 begins,
+    and in each turn a seat takes a piece in hand and then places it.
     """
 
     __slots__ = ("available", "lanes", "last_cell", "occupied", "over", "pieces", "plies", "rules", "seat", "winner")
@@ -60,7 +61,7 @@ class StepwiseGame:
         self.last_cell = NONE
         self.pieces = [NONE] * (CELLS + 1)  # the piece on each cell and, last, the piece in hand
         self.plies: list[tuple[int, int]] = []  # (piece, cell)
-        self.seat = int(rules.mover_chooses)  # which decides next, or decided last
+        self.seat = int(rules.mover_chooses)  # the seat that decides next or, after the end, decided last
         self.over = False
         self.winner = NONE  # seat
 
@@ -71,7 +72,10 @@ class StepwiseGame:
 
     @property
     def legal_action_mask(self) -> int:
-        """The legal actions as 16 bits: empty cells if there is a piece in hand, else pieces left; none at the end."""
+        """The legal actions as 16 bits, 0 after the end of the game.
+
+        The actions are the empty cells if there is a piece in hand, and otherwise the pieces left.
+        """
         if self.over:
             return 0
         return self.available if self.pieces[HAND] == NONE else ~self.occupied & ALL_CELLS
@@ -82,11 +86,14 @@ class StepwiseGame:
 
     @property
     def turn_number(self) -> int:
-        """The number of a turn that begins now, as in the engine: 0 gives the first piece, ``k + 1`` places ply k."""
+        """The number of the turn that would begin now, counted as in the engine.
+
+        Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
+        """
         return len(self.plies) + (self.pieces[HAND] != NONE or self.rules.mover_chooses)
 
     def copy(self) -> StepwiseGame:
-        """Return the same game, to be continued independently."""
+        """Return an independent copy of the game."""
         other = StepwiseGame.__new__(StepwiseGame)
         for name in StepwiseGame.__slots__:
             setattr(other, name, getattr(self, name))
@@ -97,7 +104,7 @@ class StepwiseGame:
         return self.copy()
 
     def act(self, action: int) -> None:
-        """Take a decision of the seat to act. Raises ``ValueError`` for an action that is not legal."""
+        """Carry out a decision of the seat to act. Raises ``ValueError`` for an illegal action."""
         if not (0 <= action < ACTIONS and self.legal_action_mask >> action & 1):
             legal = [candidate for candidate in range(ACTIONS) if self.legal_action_mask >> candidate & 1]
             phase = (
@@ -144,7 +151,7 @@ ROWS_OF_PIECES = CELLS + 1
 VALUES = 2 * ATTRIBUTES
 SHAPE = (ROWS_OF_PIECES, VALUES)
 
-NO_CELL, NO_GIFT = CELLS, PIECES  # of a turn that only gives, or only places
+NO_CELL, NO_GIFT = CELLS, PIECES  # in the number of a turn that only gives, or only places
 GIFT_CODES = PIECES + 1
 TURN_CODES = GIFT_CODES * (CELLS + 1)  # 289
 
@@ -155,31 +162,31 @@ PIECE_FEATURES = np.concatenate(
 ).astype(np.int8)
 BYTE_BITS = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(
     np.int8
-)  # [256, 8] those of a byte, the lowest first
-PIECE_FEATURE_WORDS = PIECE_FEATURES.view(np.uint64)[:, 0]  # [17] a row each, to be written at once
+)  # [256, 8] the bits of each byte, the lowest first
+PIECE_FEATURE_WORDS = PIECE_FEATURES.view(np.uint64)[:, 0]  # [17] each row as one word, which is written at once
 BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 
 
 def encode_pieces(pieces: Sequence[int]) -> NDArray[np.int8]:
     """Encode pieces as an observation: [17, 8] int8.
 
-    ``pieces`` has those on cells 0 to 15 and the one in hand, ``NONE`` where there is none.
+    ``pieces`` has the pieces on cells 0 to 15 and then the piece in hand, with ``NONE`` for an empty cell or hand.
     """
     observation: NDArray[np.int8] = PIECE_FEATURES[pieces]
     return observation
 
 
 def encode_observation(position: PackedPosition) -> NDArray[np.int8]:
-    """Encode a position as an observation: [17, 8] int8."""
+    """Encode the board and the hand of a position as an observation: [17, 8] int8."""
     return encode_pieces([*board(position), position.hand])
 
 
 def unpack_mask(bits: int) -> NDArray[np.int8]:
-    """Unpack 16 bits, the lowest first: [16] int8."""
+    """Return the lowest 16 bits of ``bits`` as numbers 0 and 1, the lowest bit first: [16] int8."""
     return BYTE_BITS[[bits & 255, bits >> 8]].reshape(ACTIONS)
 
 
-# Fields of a batch; they may lie apart in memory, as those of records do.
+# The arrays of a batch. Their entries may lie apart in memory, as the fields of records do.
 LANES_TYPE, MASKS_TYPE, INT8_ARRAY_TYPE = (
     types.Array(number_type, 1, "A") for number_type in (types.uint64, types.uint16, types.int8)
 )
@@ -201,7 +208,7 @@ def _fill_observations(lanes: Any, occupied: Any, available: Any, hand: Any, obs
 
 
 def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """Encode a batch of positions: observations [B, 17, 8] int8 and action masks [B, 16] int8."""
+    """Return the observations, [B, 17, 8] int8, and the action masks, [B, 16] int8, of a batch of positions."""
     size = len(batch.lanes)
     observations, masks = np.empty((size, ROWS_OF_PIECES), np.uint64), np.empty((size, 2), np.uint64)
     _fill_observations(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
@@ -210,7 +217,7 @@ def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArr
 
 @inline_function
 def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
-    """Return whether a turn is legal in a position."""
+    """Return whether the turn with the number ``turn`` is legal in a position."""
     cell, gift = turn // GIFT_CODES, turn % GIFT_CODES
     gives = gift < PIECES and (available >> (gift & 15)) & 1 == 1
     if turn < 0 or turn >= TURN_CODES or (cell < CELLS and (occupied >> cell) & 1):
@@ -225,7 +232,10 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]
 ) -> None:
-    """Mark the legal turns of a position in ``legal`` [289], which must be false before."""
+    """Set ``legal[n]`` to True for each number ``n`` of a legal turn in a position.
+
+    ``legal`` is [289] bool, and all of its entries must be False before.
+    """
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
     for cell in range(CELLS + 1):
@@ -255,9 +265,10 @@ def _fill_pieces_and_legal_turns(
 
 
 def encode_pieces_and_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Encode the pieces and the legal turns of a batch of positions, in which nobody has finished a line.
+    """Return the pieces and the legal turns in a batch of positions without a finished line.
 
-    Pieces [B, 17] int8: those on cells 0 to 15 and the one in hand, -1 for none. Legal turns [B, 289] bool.
+    The pieces are [B, 17] int8: the pieces on cells 0 to 15 and then the piece in hand, with -1 for an empty cell or
+    hand. The legal turns are [B, 289] bool.
     """
     size = len(batch.lanes)
     pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURN_CODES), np.bool_)
@@ -269,7 +280,7 @@ RULES_MODULE = "runners.config.yaml_options"
 
 
 def resolve_rules(rules: Rules | str) -> Rules:
-    """Return ``rules``, or those of ``conf/rules/NAME.yaml`` if it is a name.
+    """Return ``rules`` itself or, if it is a name, the rules in ``conf/rules/NAME.yaml``.
 
     Raises ``RequestError`` for a name that does not exist.
     """

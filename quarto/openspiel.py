@@ -50,7 +50,7 @@ GAME_INFO = pyspiel.GameInfo(
 
 
 class QuartoGame(pyspiel.Game):
-    """The game under the rules that its parameter ``rules`` names."""
+    """The game for OpenSpiel, played by the rules that its parameter ``rules`` names."""
 
     def __init__(self, params: Mapping[str, Any] | None = None) -> None:
         super().__init__(GAME_TYPE, GAME_INFO, dict(params or {}))
@@ -60,14 +60,14 @@ class QuartoGame(pyspiel.Game):
         return QuartoState(self)
 
     def make_py_observer(self, iig_obs_type: Any = None, params: Any = None) -> Any:
-        """Return the observer of a position, which both players see whole."""
+        """Return an observer of positions. Both players see the whole position."""
         if iig_obs_type is None or (iig_obs_type.public_info and not iig_obs_type.perfect_recall):
             return PositionObserver(params)
         return IIGObserverForPublicInfoGame(iig_obs_type, params)
 
 
 class QuartoState(pyspiel.State):
-    """A game so far; the names of its methods are those that OpenSpiel calls."""
+    """The state of a game. OpenSpiel prescribes the names of its methods."""
 
     def __init__(self, game: QuartoGame) -> None:
         super().__init__(game)
@@ -85,7 +85,7 @@ class QuartoState(pyspiel.State):
         self.quarto.act(action)
 
     def _action_to_string(self, _player: int, action: int) -> str:
-        """Format a piece as ``F`` or, if there is one in hand, a cell as ``b1``."""
+        """Format an action as a cell such as ``b1`` if there is a piece in hand, else as a piece such as ``F``."""
         return format_piece(action) if self.quarto.hand == NONE else format_cell(action)
 
     def is_terminal(self) -> bool:
@@ -101,7 +101,10 @@ class QuartoState(pyspiel.State):
 
 
 class PositionObserver:
-    """The position as a tensor, and as text. Raises ``ValueError`` for parameters: there are none."""
+    """An observer that provides a position as a tensor and as text.
+
+    Raises ``ValueError`` for any parameters, because it supports none.
+    """
 
     def __init__(self, params: Any) -> None:
         if params:

@@ -38,25 +38,25 @@ class PerftLayer(NamedTuple):
     """The counts after ``ply`` plies, as Python integers."""
 
     ply: int
-    live_prefixes: int  # games of that many plies without a line
-    games_won: int  # games whose last ply of that many finishes a line
-    canonical_boards: int  # boards up to symmetry that play reaches, those with a line included
-    canonical_live_boards: int  # those without a line
+    live_prefixes: int  # sequences of ``ply`` plies without a finished line
+    games_won: int  # games that ply number ``ply`` wins
+    canonical_boards: int  # boards up to symmetry that play reaches, with or without a finished line
+    canonical_live_boards: int  # the canonical boards that have no finished line
 
 
 class CanonicalBoards(NamedTuple):
-    """The ``N`` canonical live boards of a layer, those of one canonical mask side by side."""
+    """The ``N`` canonical live boards of a layer. Boards with the same canonical mask are side by side."""
 
     lanes: NDArray[np.uint64]  # [N]
     ways: NDArray[np.uint64]  # [N] live prefixes that lead to the orbit of the board
-    slices: dict[int, tuple[int, int]]  # canonical mask -> its boards: from, to
+    slices: dict[int, tuple[int, int]]  # canonical mask -> (first board, end) of its boards
 
 
 def perft(rules: Rules, plies: int) -> list[PerftLayer]:
-    """Count the games and boards of the layers 0 to ``plies``.
+    """Count the games and boards in layers 0 to ``plies``, and return the counts of each layer.
 
-    On one thread, under classic rules, 6 plies take two seconds and 7 take half a minute. Raises ``RequestError`` for a
-    negative number and for more than ``MAX_PLIES``.
+    On one thread, under classic rules, 6 plies take two seconds and 7 plies take half a minute. Raises ``RequestError``
+    if ``plies`` is negative or greater than ``MAX_PLIES``.
     """
     if plies < 0:
         raise RequestError(f"plies={plies} is negative: ask for 0 to {MAX_PLIES} plies")
@@ -73,19 +73,19 @@ def perft(rules: Rules, plies: int) -> list[PerftLayer]:
 
 
 def build_empty_layer() -> CanonicalBoards:
-    """Build the layer of no plies."""
+    """Build the layer of 0 plies, which has only the empty board."""
     return CanonicalBoards(np.zeros(1, np.uint64), np.ones(1, np.uint64), {0: (0, 1)})
 
 
 class CountedLayer(NamedTuple):
-    """A layer of the game's tree, and its boards without a finished line."""
+    """The counts of a layer, and its canonical boards without a finished line."""
 
     counts: PerftLayer
     boards: CanonicalBoards
 
 
 def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool) -> CountedLayer:
-    """Count the layer ``ply`` and build its boards.
+    """Count the layer after ``ply`` plies and build its boards from ``parents``, the boards of the layer before.
 
     No boards are built for a layer that ``is_last``, because memory might not hold them.
     """
@@ -109,7 +109,11 @@ def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: 
 
 
 def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
-    """Group the parents by the canonical mask of their children: rows of (first parent, end, parent mask, cell)."""
+    """Group ranges of parents by the canonical mask of their children.
+
+    Each row of an array is (first parent, end of the range, mask of the parents, cell on which the children have one
+    more piece).
+    """
     sources: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():
         for cell in range(CELLS):
@@ -119,9 +123,9 @@ def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, ND
 
 
 class ChildBoards(NamedTuple):
-    """Boards up to symmetry, and the ways to reach them."""
+    """Child boards up to symmetry, and the numbers of ways to reach them."""
 
-    live_lanes: NDArray[np.uint64]  # [L]: without a finished line
+    live_lanes: NDArray[np.uint64]  # [L] boards without a finished line
     live_ways: NDArray[np.uint64]  # [L]
     won_count: int
     won_ways: int
@@ -131,7 +135,10 @@ class ChildBoards(NamedTuple):
 def _generate_children(
     lanes: NDArray[np.uint64], ways: NDArray[np.uint64], sources: NDArray[np.int64], rules: Any, tables: Symmetries
 ) -> ChildBoards:
-    """Generate all children of ``sources``; images of one board are merged."""
+    """Generate all children that ``sources`` describes, and merge children that are equal up to symmetry.
+
+    ``sources`` is one of the arrays that ``_group_parents`` returns.
+    """
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     live_count = won_count = 0
@@ -157,9 +164,9 @@ def _generate_children(
 
 @inline_function
 def _add_ways(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways: int) -> int:
-    """Add ``ways`` to the entry of ``lanes`` in an open-addressed table; return 1 if the entry is new.
+    """Add ``ways`` to the entry of ``lanes`` in an open-addressed table; return 1 if the entry is new, else 0.
 
-    A slot without ways is free.
+    The table is (lanes, ways), and a slot with 0 ways is free.
     """
     last = uint64(table[0].shape[0] - 1)
     word = (lanes ^ (lanes >> uint64(32))) * HASH_MULTIPLIER
@@ -176,7 +183,10 @@ def _add_ways(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, 
 def _ensure_room(
     table: tuple[NDArray[np.uint64], NDArray[np.uint64]], count: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the table, or one twice as large with the same entries if ``count`` of them fill more than half of it."""
+    """Return the table itself, or a table of twice the size if ``count`` entries fill more than half of it.
+
+    The larger table has the same entries.
+    """
     size = table[0].shape[0]
     if 2 * count <= size:
         return table
@@ -188,10 +198,10 @@ def _ensure_room(
 
 
 def generate_key_layers(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
-    """Yield the keys (``board_key``) of all canonical boards without a line, for 0 to ``pieces`` pieces.
+    """Yield, for each number of pieces from 0 to ``pieces``, the keys of all canonical boards without a finished line.
 
-    Each layer is [N] uint64, ascending. Method: forward expansion (``perft``). Under classic rules 6 pieces take some
-    seconds and 150 MB.
+    Each layer is an ascending array of keys (``board_key``), [N] uint64. Method: forward expansion (``perft``). Under
+    classic rules, 6 pieces take some seconds and 150 MB.
     """
     boards = build_empty_layer()
     yield _compute_keys(rules, boards)
@@ -215,7 +225,7 @@ def _fill_keys(lanes: NDArray[np.uint64], occupied: int, keys: NDArray[np.uint64
 
 
 def decode_board_keys(keys: NDArray[np.uint64], rules: Rules) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """Return the boards that have these keys: lanes and occupied cells, [N] each."""
+    """Return the boards that have these keys, as their lanes and their occupied cells, [N] each."""
     return _decode_boards(keys, build_symmetries(rules))
 
 
@@ -227,7 +237,7 @@ def _decode_boards(keys: NDArray[np.uint64], tables: Symmetries) -> tuple[NDArra
     return lanes, occupied
 
 
-# Sequences of 0 to 16 plies after which no line is finished: entry k counts those of k plies.
+# Sequences of 0 to 16 plies after which no line is finished: entry k is the number of sequences of k plies.
 CLASSIC_LIVE_PREFIXES = (
     1,
     256,
@@ -250,7 +260,7 @@ CLASSIC_LIVE_PREFIXES = (
 
 
 def undecided_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
-    """Return the probability that nobody has won after 0 to 16 plies: [17].
+    """Return the probabilities that nobody has won a random game after 0 to 16 plies: 17 fractions.
 
     The last one is the probability of a draw. Returns None for rules whose lines are not the classic ones.
     """
@@ -264,7 +274,7 @@ def undecided_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
 
 
 def length_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
-    """Return the probability that a game ends after 0 to 16 plies: [17].
+    """Return the probabilities that a random game ends after exactly 0 to 16 plies: 17 fractions.
 
     A game ends when it is won or, after the last ply, drawn. Returns None for rules whose lines are not the classic
     ones.

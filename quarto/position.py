@@ -20,7 +20,7 @@ ALL_PIECES = (1 << PIECES) - 1
 
 
 class PackedPosition(NamedTuple):
-    """A board and the piece in hand. In kernels ``lanes`` is uint64 and everything else int64."""
+    """A board and the piece in hand. In kernels ``lanes`` is uint64 and every other field is int64."""
 
     lanes: int  # uint64: the board, see above
     occupied: int  # 16 bits: cells that hold a piece
@@ -35,15 +35,16 @@ EMPTY = PackedPosition(0, 0, ALL_PIECES, NONE, NONE)
 
 @inline_function
 def piece_at(lanes: int, cell: int) -> int:
-    """Return the piece on an occupied ``cell``; 0 for an empty one."""
+    """Return the piece on an occupied ``cell``, or 0 if the cell is empty."""
     column = int64(lanes >> uint64(cell))  # bit 16 a: attribute a of the piece
     return (column & 1) | ((column >> 15) & 2) | ((column >> 30) & 4) | ((column >> 45) & 8)
 
 
 def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> PackedPosition:
-    """Build the position after ``(piece, cell)`` plies, with ``hand`` given next, in plain Python for text and tests.
+    """Build the position after plies, each (piece, cell), with the piece ``hand`` in hand.
 
-    Raises ``ValueError`` for a piece or cell that is out of range or used twice.
+    This is plain Python, for text and for tests. Raises ``ValueError`` for a piece or a cell that is out of range or
+    used twice.
     """
     lanes, occupied, available, last_cell = 0, 0, ALL_PIECES, NONE
     for piece, cell in plies:
@@ -64,7 +65,7 @@ def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> P
 
 
 def board(position: PackedPosition) -> list[int]:
-    """Return the piece on each of the 16 cells, ``NONE`` where empty."""
+    """Return the piece on each of the 16 cells, or ``NONE`` for an empty cell."""
     return [
         sum((position.lanes >> (CELLS * attribute + cell) & 1) << attribute for attribute in range(ATTRIBUTES))
         if position.occupied >> cell & 1
@@ -75,7 +76,7 @@ def board(position: PackedPosition) -> list[int]:
 
 @inline_function
 def board_piece_mask(lanes: int, occupied: int) -> int:
-    """Return the pieces on a board as 16 bits (int64)."""
+    """Return the pieces on a board as a mask of 16 bits (int64)."""
     pieces = int64(0)
     while occupied:
         pieces |= int64(1) << piece_at(lanes, lowest_bit(occupied))
@@ -85,7 +86,7 @@ def board_piece_mask(lanes: int, occupied: int) -> int:
 
 @inline_function
 def place_piece(lanes: int, piece: int, cell: int) -> int:
-    """Return the board after ``piece`` is placed on an empty ``cell``."""
+    """Return the lanes of a board after ``piece`` is placed on the empty cell ``cell``."""
     return lanes | (piece_to_lanes(piece) << uint64(cell))
 
 

@@ -22,12 +22,12 @@ from quarto.jit import float64, inline_function, int64, kernel, uint64
 GAMMA = uint64(0x9E37_79B9_7F4A_7C15)
 TURN_SHIFT = uint64(40)  # room for 2^40 draws in each turn
 
-OPENING_STREAM = 2  # the "game" whose stream draws the opening of a pair: the two that are played are 0 and 1
+OPENING_STREAM = 2  # the "game" whose stream draws the opening of a pair; the games that are played are 0 and 1
 
 
 @inline_function
 def mix(word: int) -> int:
-    """Apply SplitMix64's output function, a bijection, to a 64-bit word."""
+    """Return the result of SplitMix64's output function, a bijection, for a 64-bit word."""
     word = (word ^ (word >> uint64(30))) * uint64(0xBF58_476D_1CE4_E5B9)
     word = (word ^ (word >> uint64(27))) * uint64(0x94D0_49BB_1331_11EB)
     return word ^ (word >> uint64(31))
@@ -35,9 +35,9 @@ def mix(word: int) -> int:
 
 @kernel()
 def stream(seed: int, pair: int, game: int) -> int:
-    """Return the stream of game 0 or 1 of a pair, or of its opening (``OPENING_STREAM``).
+    """Return the stream of game 0 or 1 of a pair or, if ``game`` is ``OPENING_STREAM``, the stream of its opening.
 
-    ``seed`` is the run's word for a game, and the run's seed for an opening.
+    ``seed`` is the run's word for the stream of a game, and the run's seed for the stream of an opening.
     """
     word = mix(uint64(seed) + GAMMA)
     word = mix(word ^ (uint64(pair) * GAMMA + uint64(1)))
@@ -46,21 +46,24 @@ def stream(seed: int, pair: int, game: int) -> int:
 
 @inline_function
 def turn_offset(turn: int) -> int:
-    """Return the offset from a stream to the seed of a turn.
+    """Return the number that is added to a stream to get the seed of a turn.
 
-    Turn 0 gives the first piece, turn ``k + 1`` places ply ``k``.
+    Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
     """
     return (uint64(turn) << TURN_SHIFT) * GAMMA
 
 
 def turn_offset_word(turn: int) -> np.uint64:
-    """Compute ``turn_offset`` in Python."""
+    """Return ``turn_offset`` as NumPy's uint64, computed in Python."""
     return np.uint64((turn << int(TURN_SHIFT)) * int(GAMMA) % (1 << 64))
 
 
 @inline_function
 def draw(seed: int, index: int) -> int:
-    """Return the ``index``-th word (uint64) of a turn, which is the same in whatever order words are drawn."""
+    """Return the ``index``-th random word (uint64) of the turn with the given seed.
+
+    A word does not depend on the order in which words are drawn.
+    """
     return mix(seed + uint64(index) * GAMMA)
 
 
@@ -75,18 +78,18 @@ def integer_below(word: int, count: int) -> int:
 
 @inline_function
 def second_integer_below(word: int, count: int) -> int:
-    """Return a second integer in [0, count) from the same word, from its lower half."""
+    """Return an integer in [0, count) from the lower half of a random word, whose upper half ``integer_below`` uses."""
     return int64(((word & uint64(0xFFFF_FFFF)) * uint64(count)) >> uint64(32))
 
 
 @inline_function
 def unit_float(word: int) -> float:
-    """Return a float64 in [0, 1) with 53 random bits."""
+    """Return a float64 in [0, 1) that is derived from 53 bits of a random word."""
     return float64(word >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 def unit_floats(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Compute ``unit_float`` of each word, in an array of the same shape."""
+    """Return the ``unit_float`` of each word, in an array of the same shape."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -104,27 +107,34 @@ class Streams(NamedTuple):
     seeds: NDArray[np.uint64]  # [B]
 
     def draw(self, index: int) -> NDArray[np.uint64]:
-        """Draw the ``index``-th random word of every game: [B] uint64."""
+        """Return the ``index``-th random word of each game: [B] uint64."""
         words: NDArray[np.uint64] = _draw_words(self.seeds, index)
         return words
 
     def integers(self, index: int, counts: NDArray[np.integer] | int) -> NDArray[np.int64]:
-        """Draw an integer in [0, counts) for every game, from its ``index``-th word: [B] int64."""
+        """Return a random integer in [0, counts) for each game, derived from the game's ``index``-th word: [B] int64.
+
+        ``counts`` is one number or one for each game.
+        """
         return (((self.draw(index) >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)).astype(
             np.int64
         )
 
     def choice(self, index: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Choose a true entry of each row of ``allowed`` [B, N] uniformly, by each game's ``index``-th word.
+        """Choose a true entry in each row of ``allowed`` [B, N], uniformly, by the ``index``-th word of the game.
 
-        Returns the entry's column, -1 where a row has none: [B] int64.
+        Returns the columns of the chosen entries, with -1 for a row without a true entry: [B] int64.
         """
         running_counts = np.cumsum(allowed, axis=1, dtype=np.int16)  # true entries up to each column
         counts = running_counts[:, -1]
-        ranks = self.integers(index, np.maximum(counts, 1)).astype(np.int16)  # of the chosen one among them
+        # The rank of the chosen entry among the true entries of its row.
+        ranks = self.integers(index, np.maximum(counts, 1)).astype(np.int16)
         columns = (running_counts <= ranks[:, None]).sum(axis=1)
         return np.where(counts > 0, columns, -1)
 
     def generator(self, game: int) -> np.random.Generator:
-        """Build a NumPy generator for the ``game``-th game, for agents that need distributions; this takes 2 us."""
+        """Build a NumPy generator for the ``game``-th game, for agents that need distributions.
+
+        This takes 2 microseconds.
+        """
         return np.random.Generator(np.random.Philox(key=int(self.seeds[game])))

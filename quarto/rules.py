@@ -36,8 +36,12 @@ CHOOSERS = ("opponent", "mover")
 RULE_TABLES = np.dtype(
     [
         ("completes", np.uint16, 1 << CELLS),  # by a mask of cells that share a value: cells that finish a line of it
-        ("through", np.uint64, (CELLS, MAX_LINES_THROUGH_A_CELL)),  # its lines, in all four lanes; then NO_LINE
-        ("lines_through", np.int64),  # how many of those a cell has at most
+        (
+            "through",
+            np.uint64,
+            (CELLS, MAX_LINES_THROUGH_A_CELL),
+        ),  # by cell: the lines through it, in all four lanes; then NO_LINE
+        ("lines_through", np.int64),  # the greatest number of lines through a cell
         ("mover_chooses", np.int64),  # 1 under chooser='mover', else 0
     ],
     align=True,
@@ -45,7 +49,7 @@ RULE_TABLES = np.dtype(
 
 
 def cell_at(row: int, column: int) -> int:
-    """Return the cell in a row and column, both taken modulo 4."""
+    """Return the cell in a row and a column, both taken modulo 4."""
     return SIDE * (row % SIDE) + column % SIDE
 
 
@@ -54,14 +58,14 @@ class Rules:
     """A variant of the game.
 
     Args:
-        name: What people call it.
+        name: The name of the variant.
         rows_and_columns: Whether the four rows and the four columns are lines.
         diagonals: Which diagonals are lines: ``none``, ``main`` (two) or ``broken`` (all eight).
         squares: Which 2x2 squares are lines: ``none``, ``plain`` (nine) or ``wrapped`` (sixteen).
         chooser: Who chooses the piece that is placed: ``opponent`` or ``mover``.
 
     Raises:
-        ValueError: A value does not exist, or nothing is a line.
+        ValueError: A value is not one of the values above, or there are no lines.
 
     Examples:
         >>> from quarto import CLASSIC, Rules
@@ -90,7 +94,7 @@ class Rules:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """Every line as four cells in ascending order: rows, columns, diagonals, squares."""
+        """All lines, each as four cells in ascending order: first the rows, then the columns, diagonals and squares."""
         side = range(SIDE)
         lines: list[list[int]] = []
         if self.rows_and_columns:
@@ -109,7 +113,10 @@ class Rules:
 
     @cached_property
     def tables(self) -> np.void:
-        """One ``RULE_TABLES`` record, read-only by convention; built once per variant in a few milliseconds."""
+        """The ``RULE_TABLES`` record of these rules, which is read-only by convention.
+
+        It is built once for each variant, in a few milliseconds.
+        """
         return _build_rule_tables(self.lines, self.mover_chooses)
 
 
@@ -140,9 +147,9 @@ CLASSIC = Rules()
 
 
 def find_finished_lines(pieces: Sequence[int], rules: Rules) -> list[Line]:
-    """Find the lines whose four pieces share an attribute value.
+    """Return the lines whose four pieces share an attribute value.
 
-    ``pieces`` has the piece on each cell, NONE where it is empty.
+    ``pieces`` has the piece on each of the 16 cells, or NONE for an empty cell.
     """
 
     def is_finished(on_line: list[int]) -> bool:
@@ -156,10 +163,10 @@ HALF_LINES_THROUGH_A_CELL = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is un
 
 @inline_function
 def finishes_line(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
-    """Return whether ``piece``, already on ``cell`` of this board, stands in a line that shares one of its values.
+    """Return whether ``piece``, which is already on ``cell``, belongs to a finished line.
 
-    All four attributes are compared at once. A lane of ``shared`` holds the cells whose piece agrees with ``piece`` in
-    that attribute. A line is finished if some lane has all of its cells.
+    All four attributes are compared at once. A lane of ``shared`` holds the cells whose pieces agree with ``piece`` in
+    the attribute of the lane. A line is finished if some lane holds all of its cells.
     """
     shared = ~(lanes ^ (piece_to_lanes(piece) * LANE_MASK)) & (uint64(occupied) * LANE_ONES)
     finished = uint64(0)

@@ -26,20 +26,20 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
 KERNEL_PACKAGES = ("quarto", "agents")  # any of their files may hold a kernel, or a constant that one reads
-OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
+OTHER_PACKAGES = ("runners", "analytics")  # of their files, only those that import from ``quarto.jit`` may hold kernels
 INSTALLATION_FOLDERS = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
 SOURCE_SUFFIXES = (".py", ".pyw")
 IMPORT_FUNCTIONS = ("import_module", "__import__")
 PRIVATE_MODE = 0o700  # the mode of a folder that nobody else may enter
 PERMISSION_BITS = 0o777  # the bits of a mode that say who may do what
-ROOT_USER = 0  # its user id and its group id
+ROOT_USER = 0  # root's user id and group id
 STAR_SUFFIX = ".*"  # follows the name of a module from which everything is imported
 
 
 def cache_root() -> Path:
-    """Return ``$QARENA_CACHE``, else a folder in the user's cache folder. It may not exist yet.
+    """Return the folder of the project's cache: ``$QARENA_CACHE`` or, by default, a folder in the user's cache folder.
 
-    It holds files that the project can make again.
+    The folder may not exist yet. It holds files that the project can make again.
     """
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     setting = os.path.expanduser(os.environ.get("QARENA_CACHE", ""))  # noqa: PTH111  (no error if there is no such user)
@@ -47,16 +47,20 @@ def cache_root() -> Path:
 
 
 def create_private_folder(folder: Path) -> None:
-    """Create a folder, and those around it that are missing, that no other user can enter. Raises ``OSError``."""
+    """Create a folder, and the missing folders around it, so that no other user can enter them.
+
+    Folders that exist are left as they are. Raises ``OSError`` if a folder cannot be created.
+    """
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(PRIVATE_MODE, exist_ok=True)
 
 
 def describe_foreign_access(folder: Path) -> str:
-    """Describe who else could change what is in ``folder``; empty if only the user and root can.
+    """Return who else can change what is in ``folder``, or an empty text if only the user and root can.
 
-    Whoever may write to a folder can replace what is in it, so all folders and links on the way count. In a folder with
-    the sticky bit, such as ``/tmp``, other users cannot rename or remove files that are not theirs. Raises ``OSError``.
+    Whoever may write to a folder can replace what is in it, so all folders and links on the path are checked. In a
+    folder with the sticky bit, such as ``/tmp``, other users cannot rename or remove files that are not theirs. Raises
+    ``OSError`` if the path cannot be examined.
     """
     user_id, leaf = os.geteuid(), folder.stat()
     if leaf.st_uid != user_id:
@@ -72,9 +76,9 @@ def describe_foreign_access(folder: Path) -> str:
 
 
 def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder and link on the way to a path that exists, from the root on.
+    """Yield each folder and link on the way to an existing path, with its status, from the root on.
 
-    The folders and links that a link leads over are among them.
+    If a link is on the way, the folders and links on the way to its target are yielded too.
     """
     path = path.absolute()
     for step in (*reversed(path.parents), path):
@@ -85,9 +89,10 @@ def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _is_writable_by_others(status: os.stat_result) -> bool:
-    """Return whether other users may write.
+    """Return whether other users may write to a file or folder with this status.
 
-    A group does not count if it is root's, or if it is the user's own group, which has the user's name.
+    The permission of a group is ignored if the group is root's, or if it is the user's own group, which has the user's
+    name and no other members.
     """
     if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
         return bool(status.st_mode & stat.S_IWOTH)
@@ -105,7 +110,7 @@ def _is_writable_by_others(status: os.stat_result) -> bool:
 
 @dataclass
 class CompilationProgress:
-    """The progress of compiling in this process."""
+    """The progress of compilation in this process."""
 
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
@@ -123,13 +128,16 @@ def project_root() -> Path:
 
 @functools.cache
 def source_fingerprint(packages: tuple[str, ...]) -> str:
-    """Hash the paths and bytes of every Python file in ``packages`` (folders beside this one): SHA-256 in hex."""
+    """Return a hash of the paths and contents of all Python files in ``packages``: SHA-256 in hex.
+
+    ``packages`` are folders of the project.
+    """
     return files_fingerprint(_list_sources(packages))
 
 
 @functools.cache
 def read_package_files(package: str) -> Mapping[str, bytes]:
-    """Read each Python file in a folder beside this one: its content by the name of its module."""
+    """Read all Python files of one of the project's packages, and return their contents by module name."""
     contents = {}
     for path in _list_sources((package,)):
         name = path.relative_to(project_root()).with_suffix("").as_posix().replace("/", ".")
@@ -139,14 +147,20 @@ def read_package_files(package: str) -> Mapping[str, bytes]:
 
 @functools.cache
 def read_module_files(modules: tuple[str, ...]) -> Mapping[str, bytes]:
-    """Read the file of each of these modules of ours, and of the packages around them: content by name."""
+    """Read the files of the project's ``modules`` and of the packages around them, and return their contents by name.
+
+    Modules that are not found, and modules without a file, are left out.
+    """
     specs = ((name, find_module_spec(name)) for name in _add_parent_packages(modules))
     contents = {name: _read_content(spec) for name, spec in specs if spec is not None}
     return {name: content for name, content in contents.items() if content is not None}
 
 
 def list_kernel_sources() -> list[Path]:
-    """List the files that decide what the project's kernels do. An edit to any other file compiles nothing anew."""
+    """Return the files that determine what the project's kernels do.
+
+    After an edit to any other file, no kernel is compiled again.
+    """
     importing = (path for path in _list_sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())
     return [*_list_sources(KERNEL_PACKAGES), *importing]
 
@@ -156,15 +170,15 @@ def _list_sources(packages: tuple[str, ...]) -> list[Path]:
 
 
 def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES, *OTHER_PACKAGES)) -> bool:
-    """Return whether a module is in one of the project's own packages."""
+    """Return whether a module is in one of ``packages``, by default in one of the project's own packages."""
     return module.partition(".")[0] in packages
 
 
 def third_party_fingerprint(module: str, source: Path) -> str:
-    """Hash a user's own module and all that it imports: SHA-256 in hex; empty for a module of ours.
+    """Return a hash of a user's own module, whose file is ``source``, and of all that it imports: SHA-256 in hex.
 
-    ``read_imported_modules`` says what it imports. Modules of ``quarto`` and ``agents`` are left out, because they are
-    among ``list_kernel_sources``.
+    For a module of the project the result is an empty text. ``read_imported_modules`` determines what the module
+    imports. Modules of ``quarto`` and ``agents`` are left out, because they are among ``list_kernel_sources``.
     """
     if is_project_module(module):
         return ""
@@ -176,7 +190,7 @@ def third_party_fingerprint(module: str, source: Path) -> str:
 
 
 def modules_fingerprint(modules: Mapping[str, bytes]) -> str:
-    """Hash the names and contents of modules, in any order: SHA-256 in hex."""
+    """Return a hash of the names and contents of modules, regardless of their order: SHA-256 in hex."""
     digest = hashlib.sha256()
     for name in sorted(modules):
         digest.update(f"{name} {len(modules[name])}\n".encode())
@@ -185,7 +199,7 @@ def modules_fingerprint(modules: Mapping[str, bytes]) -> str:
 
 
 def files_fingerprint(paths: Iterable[Path]) -> str:
-    """Hash the paths and the bytes of these files of the project: SHA-256 in hex."""
+    """Return a hash of the paths and contents of files of the project, in the given order: SHA-256 in hex."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(path.relative_to(project_root()).as_posix().encode())
@@ -198,11 +212,12 @@ def read_imported_modules(
     follow: Callable[[str, str], bool] = lambda _importing, _imported: True,
     source: Path | None = None,
 ) -> dict[str, bytes]:
-    """Read the files of ``module`` and of each module that it imports: content by name, in no fixed order.
+    """Read the files of ``module`` and of all modules that it imports, and return their contents by name.
 
-    Modules of the standard library and of installed packages are left out, but not those of the package that ``module``
-    is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
-    cannot be found by its name, such as ``__main__``. Without it nothing is known of such a module.
+    The names are in no fixed order. Modules of the standard library and of installed packages are left out, except
+    modules of the package that contains ``module``. ``follow(importing, imported)`` returns whether an import is
+    followed. ``source`` is the file of a module that cannot be found by its name, such as ``__main__``. Without
+    ``source`` such a module is left out.
     """
     return (
         dict(_read_project_imports(module, follow))
@@ -213,7 +228,7 @@ def read_imported_modules(
 
 @functools.lru_cache(maxsize=256)  # a training asks the same of its players in each generation
 def _read_project_imports(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
-    """Read the imports of a module of ours once, because our files stay the same while a process runs."""
+    """Read the imports of a module of the project once, because its files stay the same while a process runs."""
     return _read_imports(module, follow, None)
 
 
@@ -244,9 +259,10 @@ def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path 
 
 
 def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
-    """Find where a module would be imported from, or None.
+    """Return the spec that says where a module would be imported from, or None if the module is not found.
 
-    Unlike ``find_spec``, this imports no packages. ``cache`` has the earlier answers and receives the new ones.
+    Unlike ``importlib.util.find_spec``, this imports no packages. ``cache`` has earlier specs by name and receives new
+    ones.
     """
     cache = {} if cache is None else cache
     if module not in cache:
@@ -258,18 +274,19 @@ def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = N
 
 
 def _find_spec_by_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
-    """Return the first answer of Python's finders.
+    """Return the first spec that one of Python's finders gives for a module, or None if no finder knows the module.
 
-    ``paths`` are the folders of the package; None stands for the import path.
+    ``paths`` are the folders of the package around the module; None stands for the import path. A package without a
+    file gets a spec with its folders.
     """
     first_spec: ModuleSpec | None = None
-    with suppress(KeyError):  # of a package without a file in one that is not imported
+    with suppress(KeyError):  # raised for a package without a file inside a package that is not imported
         finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
         specs = (find_spec(name, paths, None) for find_spec in finders if find_spec)
         first_spec = next((spec for spec in specs if spec is not None), None)
     if first_spec is not None and (first_spec.origin is not None or first_spec.submodule_search_locations is None):
         return first_spec
-    # A package without a file. Python's own list of its folders can be read only if the one around it is imported.
+    # A package without a file. Python's own list of its folders can be read only if the package around it is imported.
     tail = name.rpartition(".")[2]
     folders = [Path(path or ".") / tail for path in (sys.path if paths is None else paths)]
     package = ModuleSpec(name, None, is_package=True)
@@ -285,7 +302,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_local(spec: ModuleSpec | None) -> bool:
-    """Return whether a module is a user's own: neither built in, nor the standard library's, nor installed."""
+    """Return whether a module is a user's own: not built in, not in the standard library and not installed."""
     if spec is None:
         return False
     if spec.origin is None:
@@ -305,7 +322,7 @@ def _list_standard_library_folders() -> tuple[Path, ...]:
 
 
 def _read_content(spec: ModuleSpec) -> bytes | None:
-    """Read the bytes of a module's file, which may be in an archive of modules."""
+    """Return the contents of a module's file, which may be in an archive of modules, or None if there is no file."""
     get_data = getattr(spec.loader, "get_data", None)
     if spec.origin is None or get_data is None:
         return None
@@ -314,13 +331,16 @@ def _read_content(spec: ModuleSpec) -> bytes | None:
 
 
 def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
-    """Yield each name after those of the packages around it, whose ``__init__`` is executed first."""
+    """Yield each name after the names of the packages around it, whose ``__init__`` is executed first.
+
+    After a name that stands for a star import, yield the names of the submodules too.
+    """
     for name in names:
         base = name.removesuffix(STAR_SUFFIX)
         parts = base.split(".")
         yield from (".".join(parts[: depth + 1]) for depth in range(len(parts)))
         spec = find_module_spec(base) if base != name else None
-        if spec is not None and spec.submodule_search_locations is not None:  # its ``__all__`` may name any of them
+        if spec is not None and spec.submodule_search_locations is not None:  # its ``__all__`` may name any submodule
             yield from (
                 f"{base}.{submodule.name}" for submodule in pkgutil.iter_modules(spec.submodule_search_locations)
             )
@@ -328,18 +348,19 @@ def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
 def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
-    """List the names of ``_list_possible_imports`` without duplicates."""
+    """Return the names that a source may import, each once: see ``_list_possible_imports``."""
     return tuple(dict.fromkeys(_list_possible_imports(content, package)))
 
 
 def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
-    """Yield the names that a text may import.
+    """Yield the absolute names that the source ``content`` of a module may import; some names are yielded repeatedly.
 
-    They are names of modules and, since the text cannot tell them apart, of whatever else is in these modules.
+    They are names of modules and, because the source does not distinguish them, of objects in these modules.
+    ``package`` is the package to which relative imports refer.
     """
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # whoever imports it gets the error
+    except (SyntaxError, ValueError):  # whoever imports the module gets the error
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -357,9 +378,9 @@ def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
 
 
 def _resolve_name(name: object, package: str) -> str:
-    """Turn a name that may be relative to ``package`` into an absolute one.
+    """Return the absolute form of a name that may be relative to ``package``.
 
-    The result is empty if the name leads out of the package, or is no name.
+    The result is empty if the name leads out of the package, or if ``name`` is not a text.
     """
     try:
         return importlib.util.resolve_name(name, package or None) if isinstance(name, str) else ""

@@ -26,9 +26,10 @@ MAX_SYMMETRIES = 2048
 
 
 class Symmetries(NamedTuple):
-    """The cell symmetries of some rules as tables for kernels: ``S`` permutations, ``C`` canonical masks.
+    """The symmetries of the cells under one set of rules, as tables for kernels.
 
-    Read-only by convention. Permutations are in lexicographic order: number 0 is the identity.
+    There are ``S`` permutations and ``C`` canonical masks. The tables are read-only by convention. Permutations are in
+    lexicographic order, so number 0 is the identity.
     """
 
     cells: NDArray[np.int8]  # [S, 16] image of each cell
@@ -51,17 +52,21 @@ SYMMETRIES_TYPE = types.NamedTuple(
 
 
 def build_symmetries(rules: Rules) -> Symmetries:
-    """Build the tables of these rules, once per set of lines, in some tens of milliseconds."""
+    """Return the symmetry tables of these rules.
+
+    They are built once for each set of lines, in some tens of milliseconds.
+    """
     return _build_tables(rules.lines)
 
 
 def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield every permutation that maps lines to lines.
+    """Yield every permutation of the cells that maps lines to lines.
 
-    Method: backtracking, in which cells get their images in order.
+    Method: backtracking that chooses the images of the cells in ascending order of the cells.
     """
     line_set = set(lines)
-    closing = [[line for line in line_set if line[-1] == cell] for cell in range(CELLS)]  # lines whose last cell it is
+    # By cell: the lines whose last cell it is.
+    closing = [[line for line in line_set if line[-1] == cell] for cell in range(CELLS)]
     common = [[sum(a in line and b in line for line in line_set) for b in range(CELLS)] for a in range(CELLS)]
     images: list[int] = []
 
@@ -88,7 +93,7 @@ def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the shifts, turns and reflections of the 4 x 4 torus that map lines to lines."""
+    """Yield the shifts, rotations and reflections of the 4 x 4 torus that map lines to lines."""
     line_set = set(lines)
     for turn in range(8):
         row_sign, column_sign, exchange = 1 - 2 * (turn & 1), 1 - (turn & 2), turn & 4
@@ -125,7 +130,7 @@ def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
 def _compute_least_images(
     images: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
-    """Compute ``minimal``, ``first`` and ``attaining`` of ``Symmetries`` from its ``images``."""
+    """Return the fields ``minimal``, ``first`` and ``attaining`` of ``Symmetries``, computed from ``images``."""
     order = images.shape[0]
     minimal = np.empty(MASKS, np.uint16)
     first = np.zeros(MASKS + 1, np.int32)
@@ -151,14 +156,14 @@ def _compute_least_images(
 
 @inline_function
 def move_mask(mask: int, permutation: int, tables: Symmetries) -> int:
-    """Return the image (int64) of a 16-bit ``mask`` under a cell permutation."""
+    """Return the image (int64) of a 16-bit ``mask`` under the permutation with the number ``permutation``."""
     low = int64(tables.images[permutation, 0, mask & 255])
     return low | int64(tables.images[permutation, 1, (mask >> 8) & 255])
 
 
 @inline_function
 def move_lanes(lanes: int, permutation: int, tables: Symmetries) -> int:
-    """Return the image (uint64) of all four lanes under a cell permutation."""
+    """Return the image (uint64) of all four lanes under the permutation with the number ``permutation``."""
     moved = uint64(0)
     for shift in range(0, ATTRIBUTES * CELLS, CELLS):
         mask = int64((lanes >> uint64(shift)) & LANE_MASK)

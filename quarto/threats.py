@@ -16,13 +16,13 @@ _PIECE_NUMBERS = np.arange(PIECES)
 _PIECE_VALUE_BITS = (
     _PIECE_NUMBERS | (~_PIECE_NUMBERS & 15) << ATTRIBUTES
 )  # [16] the values that each piece has, as 8 bits
-# [256], by danger byte: the pieces that have none of its values, as 16 bits
+# [256] by danger byte: the pieces that have none of the values of the byte, as 16 bits
 SAFE_PIECES = (_PIECE_VALUE_BITS & np.arange(1 << VALUES)[:, None] == 0) @ (1 << _PIECE_NUMBERS)
 
 
 @inline_function
 def occupied_cells_with_value(lanes: int, occupied: int, value: int) -> int:
-    """Return the occupied cells (16 bits) whose piece has an attribute value 0-7."""
+    """Return the occupied cells (16 bits) whose pieces have the attribute value ``value``, 0 to 7."""
     lane = int64((lanes >> uint64(16 * (value & 3))) & uint64(0xFFFF))
     return lane if value < ATTRIBUTES else occupied & ~lane
 
@@ -49,5 +49,8 @@ def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
 
 @inline_function
 def safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
-    """Return the pieces (16 bits, wherever they are) with which nobody could finish a line on this board."""
+    """Return the pieces (16 bits) with which nobody could finish a line on this board.
+
+    A piece is included wherever it is: on the board, in hand or among the pieces left.
+    """
     return int64(SAFE_PIECES[danger_byte(lanes, occupied, rules)])

@@ -1,7 +1,8 @@
 """Positions as agents in Python see them: one or many, with cells and pieces instead of bits, and with safe pieces.
 
-``Position`` is one position, ``BatchView`` is ``B`` of them with the same helpers as arrays, the cells or pieces
-along the second axis. Both know the rules, and neither ever changes: ``with_turn`` and ``with_turns`` return another.
+``Position`` is one position. ``BatchView`` is ``B`` positions with the same helpers as arrays; their second axis has
+the cells or the pieces. Both know the rules, and both are immutable: ``with_turn`` and ``with_turns`` return new
+objects.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ MAX_PRINTED_POSITIONS = 3  # positions of a batch that its text draws
 
 @lru_cache(1 << CELLS)
 def list_set_bits(mask: int) -> tuple[int, ...]:
-    """List the set bits of a 16-bit mask, ascending."""
+    """Return the indices of the set bits of a 16-bit mask, ascending."""
     return tuple(bit for bit in range(CELLS) if mask >> bit & 1)
 
 
 class Position:
-    """One position under the rules that are played.
+    """A position together with the rules by which it is played.
 
     Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``; NONE
-    is -1. ``packed`` is the position as five machine words. ``str`` draws it.
+    is -1. ``packed`` is the position as five machine words. ``str`` draws the position.
 
     Examples:
         >>> from quarto import Position
@@ -56,10 +57,10 @@ class Position:
 
         Args:
             text: Four rows of pieces or dots, the piece in hand (``-`` for none), and the rules' name unless classic.
-            rules: The rules that the position is played by.
+            rules: The rules by which the position is played.
 
         Raises:
-            RequestError: The text is no position, or names other rules.
+            RequestError: The text is not a position, or it names other rules.
 
         Examples:
             >>> from quarto import Position
@@ -74,7 +75,7 @@ class Position:
 
     @cached_property
     def board(self) -> tuple[int, ...]:
-        """The piece on each of the 16 cells, NONE where it is empty."""
+        """The piece on each of the 16 cells, or NONE for an empty cell."""
         pieces = [NONE] * CELLS
         for cell in list_set_bits(self.packed.occupied):
             column = self.packed.lanes >> cell  # bit 16 a: attribute a of the piece
@@ -88,7 +89,10 @@ class Position:
 
     @property
     def available(self) -> tuple[int, ...]:
-        """The pieces that can be given (or, where the mover chooses, placed): neither on the board nor in hand."""
+        """The pieces that are neither on the board nor in hand, ascending.
+
+        They can be given or, if the mover chooses the piece, placed.
+        """
         return list_set_bits(self.packed.available)
 
     def winning_cells(self, piece: int | None = None) -> tuple[int, ...]:
@@ -98,7 +102,7 @@ class Position:
             piece: The piece, 0 to 15. None stands for the piece in hand.
 
         Raises:
-            ValueError: ``piece`` is no piece.
+            ValueError: ``piece`` is not in 0 to 15.
 
         """
         placed_piece = self.hand if piece is None else _check_number("piece", piece, PIECES)
@@ -111,10 +115,10 @@ class Position:
         """Return the available pieces with which nobody could finish a line in the next ply, ascending.
 
         Args:
-            cell: Where the piece in hand is placed first. None: it is not placed.
+            cell: The cell on which the piece in hand is placed first. If it is None, the piece is not placed.
 
         Raises:
-            ValueError: ``cell`` is not empty.
+            ValueError: ``cell`` is taken or does not exist.
 
         """
         lanes, occupied, _ = self._place_piece(cell, self.hand)
@@ -124,11 +128,11 @@ class Position:
         """Return the position after a turn.
 
         Args:
-            cell: Where the piece in hand is placed.
-            gift: The piece that is given, or NONE. Where the mover chooses, the piece that is placed.
+            cell: The cell on which the piece in hand is placed.
+            gift: The piece that is given, or NONE. If the mover chooses, it is the piece that is placed.
 
         Raises:
-            ValueError: ``cell`` is not empty, or ``gift`` is not available.
+            ValueError: ``cell`` is taken or does not exist, or ``gift`` is not available.
 
         """
         available = self.packed.available
@@ -141,7 +145,11 @@ class Position:
         return Position(PackedPosition(lanes, occupied, available, NONE if mover else int(gift), last_cell), self.rules)
 
     def _place_piece(self, cell: int | None, piece: int) -> tuple[int, int, int]:
-        """Return lanes, occupied and last cell after a piece, unless it is NONE, is placed on ``cell``."""
+        """Return the lanes, the occupied cells and the last cell after ``piece`` is placed on ``cell``.
+
+        Nothing is placed if ``cell`` is None or ``piece`` is NONE. Raises ``ValueError`` if ``cell`` is taken or does
+        not exist.
+        """
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
             return lanes, occupied, self.last_cell
@@ -163,17 +171,17 @@ class Position:
 
 
 def _check_number(noun: str, number: int, count: int) -> int:
-    """Return ``number`` as an int. Raises ``ValueError`` unless it is in [0, count)."""
+    """Return ``number`` as an int. Raises ``ValueError``, which names the ``noun``, unless 0 <= number < count."""
     if not 0 <= number < count:
         raise ValueError(f"{noun} {number} is not in 0..{count - 1}")
     return int(number)
 
 
 class BatchView:
-    """``B`` positions of one ply under the same rules: what ``Position`` offers, as arrays.
+    """``B`` positions of the same ply and rules, with the properties and methods of ``Position`` as arrays.
 
-    ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, ``len(batch)`` is ``B``;
-    ``str`` draws the first ones.
+    ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, and ``len(batch)`` is ``B``.
+    ``str`` draws the first positions.
     """
 
     def __init__(self, packed: Batch, rules: Rules = CLASSIC) -> None:
@@ -184,55 +192,58 @@ class BatchView:
 
     @cached_property
     def board(self) -> NDArray[np.int8]:
-        """The piece on each cell, NONE where it is empty: [B, 16] int8."""
+        """The piece on each cell, or NONE for an empty cell: [B, 16] int8."""
         bits = _unpack_bits(self.packed.lanes).view(np.int8).reshape(-1, ATTRIBUTES, CELLS)
         pieces = bits[:, 0] | bits[:, 1] << 1 | bits[:, 2] << 2 | bits[:, 3] << 3
         return np.where(self.free, np.int8(NONE), pieces)
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
-        """Whether each cell is empty: [B, 16]."""
+        """Whether each cell is empty: [B, 16] bool."""
         return ~_unpack_bits(self.packed.occupied)
 
     @cached_property
     def available(self) -> NDArray[np.bool_]:
-        """Whether each piece can be given (or, where the mover chooses, placed): [B, 16]."""
+        """Whether each piece can be given or, if the mover chooses the piece, placed: [B, 16] bool."""
         return _unpack_bits(self.packed.available)
 
     def winning_cells(self, pieces: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
-        """Return whether a piece finishes a line on each cell: [B, 16] bool.
+        """Return, for each cell, whether a piece placed on it finishes a line: [B, 16] bool.
 
         Args:
-            pieces: One piece, or [B] of them. None stands for the pieces in hand. NONE, and numbers that are no piece,
-                finish no line.
+            pieces: One piece, or [B] pieces. None stands for the pieces in hand. A number that is not a piece, such as
+                NONE, finishes no line.
 
         """
         numbers = self._broadcast_numbers(self.hand if pieces is None else pieces)
         return _unpack_bits(_all_winning_cells(self.packed.lanes, self.packed.occupied, numbers, self.rules.tables))
 
     def safe_gifts(self, cells: NDArray[np.integer] | int | None = None) -> NDArray[np.bool_]:
-        """Return whether each piece is available and nobody could finish a line with it in the next ply: [B, 16] bool.
+        """Return, for each piece, whether it is available and safe: [B, 16] bool.
+
+        A piece is safe if nobody could finish a line with it in the next ply.
 
         Args:
-            cells: Where the pieces in hand, if any, are placed first: one cell or [B]. NONE places nothing.
+            cells: The cells on which the pieces in hand, if any, are placed first: one cell or [B] cells. NONE and None
+                place nothing.
 
         Raises:
-            ValueError: A cell is not empty.
+            ValueError: A cell is taken or does not exist.
 
         """
         lanes, occupied = self._place_pieces(cells, self.hand)
         return _unpack_bits(_all_safe_pieces(lanes, occupied, self.rules.tables) & self.packed.available)
 
     def with_turns(self, cells: NDArray[np.integer] | int, gifts: NDArray[np.integer] | int = NONE) -> BatchView:
-        """Return the positions after a turn.
+        """Return the positions after one turn in each of them.
 
         Args:
-            cells: Where the pieces in hand are placed: one cell or [B]. NONE places nothing.
-            gifts: The pieces that are given: one piece or [B]. NONE gives nothing. Where the mover chooses, the pieces
-                that are placed.
+            cells: The cells on which the pieces in hand are placed: one cell or [B] cells. NONE places nothing.
+            gifts: The pieces that are given: one piece or [B] pieces. NONE gives nothing. If the mover chooses, these
+                pieces are placed.
 
         Raises:
-            ValueError: A cell is not empty, or a piece is not available.
+            ValueError: A cell is taken or does not exist, or a piece is not available.
 
         """
         numbers, mover = self._broadcast_numbers(gifts), self.rules.mover_chooses
@@ -249,7 +260,11 @@ class BatchView:
     def _place_pieces(
         self, cells: NDArray[np.integer] | int | None, pieces: NDArray[np.integer]
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-        """Return lanes and occupied after pieces [B] are placed on ``cells``; NONE is not placed."""
+        """Return the lanes and the occupied cells after ``pieces`` [B] are placed on ``cells``.
+
+        Nothing is placed where the piece or the cell is NONE, or anywhere if ``cells`` is None. Raises ``ValueError``
+        if a cell is taken or does not exist.
+        """
         if cells is None:
             return self.packed.lanes, self.packed.occupied
         numbers = np.where(pieces == NONE, NONE, self._broadcast_numbers(cells))
@@ -263,7 +278,7 @@ class BatchView:
         return lanes, self.packed.occupied | masks
 
     def _broadcast_numbers(self, numbers: NDArray[np.integer] | int) -> NDArray[np.int64]:
-        """Convert one number, or one for each position, to [B] int64. Raises ``ValueError`` for another shape."""
+        """Return one number, or one number for each position, as [B] int64. Raises ``ValueError`` for another shape."""
         array = np.asarray(numbers)
         if array.shape not in ((), (len(self),)):
             raise ValueError(f"an array of shape {array.shape} is neither one number nor one for each of {len(self)}")
@@ -297,7 +312,7 @@ class BatchView:
 
 
 def _unpack_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
-    """Unpack the bits of words, the lowest first: [B, 16] for masks of 16 bits, [B, 64] for lanes."""
+    """Return the bits of each word, the lowest first: [B, 16] bool for masks of 16 bits, [B, 64] bool for lanes."""
     octets = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
     return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little").view(np.bool_)
 

@@ -19,14 +19,16 @@ SEATS = ("seat_0", "seat_1")
 
 
 def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEnv:
-    """Wrap the environment as PettingZoo does: an illegal action ends the game, with reward -1 for its seat.
+    """Build the environment with PettingZoo's wrappers, in which an illegal action ends the game.
+
+    The seat that chose the illegal action gets the reward -1.
 
     Args:
         rules: ``Rules``, or the name of a yaml in ``conf/rules``.
-        render_mode: ``human``, ``ansi`` or ``rgb_array``. None: nothing is rendered.
+        render_mode: ``human``, ``ansi`` or ``rgb_array``. If it is None, nothing is rendered.
 
     Returns:
-        The environment, which checks that its methods are called in order.
+        The environment, which checks that its methods are called in the correct order.
 
     """
     environment = wrappers.TerminateIllegalWrapper(raw_env(rules, render_mode), illegal_reward=-1)
@@ -36,10 +38,10 @@ def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEn
 class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
     """The environment without wrappers. It raises ``ValueError`` for an illegal action.
 
-    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``, see ``quarto.observations``. A seat
-    that does not decide now sees the same position and a mask of zeros. Rewards at the end of a game: 1 for the winner,
-    -1 for the loser, 0 for a draw. Then ``infos`` has the game as text (``game``). A copy, or a pickled one, goes on
-    with the game.
+    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``: see ``quarto.observations``. A seat
+    that is not to decide sees the same position and a mask of zeros. At the end of a game the reward is 1 for the
+    winner, -1 for the loser and 0 for a draw, and ``infos`` has the text of the game as ``game``. A copied or
+    unpickled environment continues the game.
     """
 
     metadata = {  # noqa: RUF012  (so PettingZoo declares it)
@@ -91,7 +93,10 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         return {"observation": encode_pieces(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
-        """Take the decision of the selected seat; after the end of the game, ``None`` removes the seat from it."""
+        """Carry out the action of the selected seat. After the end of the game, ``None`` removes this seat.
+
+        Raises ``ValueError`` for an illegal action, and for ``None`` before the end of the game.
+        """
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
             return
@@ -113,9 +118,9 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         self._accumulate_rewards()
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Render the board as text (``ansi``) or as an image, [height, width, 3] uint8.
+        """Return the board as text (``ansi``) or as an image (``rgb_array``), [height, width, 3] uint8.
 
-        ``human`` shows it in a window and returns None.
+        In the mode ``human`` the window shows the board already, and None is returned.
         """
         return self._renderer.render(self.game.position)
 

@@ -22,13 +22,16 @@ SQUARE_SIDE = 64  # pixels of a cell
 GAP = 16  # between the board and the pieces left
 HEIGHT, WIDTH = (SIDE + 1) * SQUARE_SIDE + GAP, 2 * SIDE * SQUARE_SIDE + GAP
 PAPER_COLOUR, CELL_COLOUR, EDGE_COLOUR = (250, 248, 242), (235, 229, 214), (120, 110, 95)
-# Okabe and Ito's orange and blue: told apart by everybody.
+# Okabe and Ito's orange and blue, which colour-blind people can distinguish too.
 COLOURED_PIECE_COLOUR, UNCOLOURED_PIECE_COLOUR = (230, 159, 0), (0, 114, 178)
 HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
 
 
 def render_text(position: PackedPosition) -> str:
-    """Render the board with its coordinates, the piece in hand and the pieces left, each piece as its hex digit."""
+    """Render the board with its coordinates, the piece in hand and the pieces left as lines of text.
+
+    Each piece is written as its hex digit.
+    """
     pieces = ["." if piece == NONE else format_piece(piece) for piece in board(position)]
     rows = [f"{digit} {' '.join(pieces[SIDE * row : SIDE * row + SIDE])}" for row, digit in enumerate(ROW_DIGITS)]
     pieces_left = " ".join(format_piece(piece) for piece in range(PIECES) if position.available >> piece & 1)
@@ -38,9 +41,9 @@ def render_text(position: PackedPosition) -> str:
 
 @functools.cache
 def _render_piece(piece: int) -> ImageArray:
-    """Render a piece on a cell: [64, 64, 3].
+    """Render a cell with a piece on it: [64, 64, 3] uint8.
 
-    High pieces are larger, hollow ones have a hole, square ones have corners.
+    High pieces are larger than low ones, hollow pieces have a hole, and square pieces have corners.
     """
     across = np.abs(np.arange(SQUARE_SIDE) - (SQUARE_SIDE - 1) / 2)
     square = np.maximum(across[:, None], across)
@@ -60,7 +63,7 @@ def _draw_edge(picture: ImageArray) -> ImageArray:
 
 
 def render_image(position: PackedPosition) -> ImageArray:
-    """Render the board, beside it the pieces left, each on a square, and the piece in hand: [336, 528, 3] uint8."""
+    """Render the board, the pieces left on its right and the piece in hand below it: [336, 528, 3] uint8."""
     image = np.full((HEIGHT, WIDTH, 3), PAPER_COLOUR, np.uint8)
     empty = _draw_edge(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
 
@@ -78,7 +81,10 @@ def render_image(position: PackedPosition) -> ImageArray:
 
 
 class Renderer:
-    """Shows positions in one of ``RENDER_MODES``, or not at all. Raises ``RequestError`` for another mode."""
+    """A renderer of positions in one of ``RENDER_MODES``, or in no mode if ``mode`` is None.
+
+    Raises ``RequestError`` for any other mode.
+    """
 
     def __init__(self, mode: str | None) -> None:
         if mode is not None and mode not in RENDER_MODES:
@@ -88,18 +94,18 @@ class Renderer:
         self._clock: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the window out, because a copy opens its own."""
+        """Return the state without the window, because a copy opens its own window."""
         return {"mode": self.mode, "_window": None, "_clock": None}
 
     def show_position(self, position: PackedPosition) -> None:
-        """Show a new position in the window, if the mode has one."""
+        """Show a new position in the window if the mode is ``human``; do nothing in other modes."""
         if self.mode == "human":
             self._show_image(render_image(position))
 
     def render(self, position: PackedPosition) -> str | ImageArray | None:
-        """Render the position as text or as an image.
+        """Return the position as text (``ansi``) or as an image (``rgb_array``).
 
-        Returns ``None`` without a mode, and with a window, which shows the position already.
+        Returns None if there is no mode, and in the mode ``human``, whose window shows the position already.
         """
         if self.mode == "ansi":
             return render_text(position)
@@ -119,7 +125,7 @@ class Renderer:
         self._clock.tick(FRAMES_PER_SECOND)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if one is open."""
         if self._window is not None:
             import pygame
 

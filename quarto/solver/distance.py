@@ -19,8 +19,8 @@ from quarto.solver.table import BUCKET_WORDS, DRAW, RULES_TYPE, SEARCH_TYPE, WIN
 from quarto.threats import SAFE_PIECES, danger_byte
 
 TABLE_PIECES = 8  # boards with more have keys that leave no room for four bounds
-VALUED_PIECES = 10  # up to here the value is asked for first, because an undecided game is forced within no number
-BOUND_BITS = 16  # for each of two kinds of question: the least number of steps that is enough, the largest that is not
+VALUED_PIECES = 10  # up to here the value is found first, because an undecided game is forced within no number
+BOUND_BITS = 16  # for each of two kinds of question: the least number of steps that is enough, the greatest that is not
 KEY_SHIFT = 12  # with the four bits that every key leaves free, room for the bounds
 
 # (lanes, occupied, available, placements, rules, search) -> 1 or 0
@@ -29,7 +29,10 @@ WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int
 
 @inline_function
 def recall_win_within(key: int, placements: int, search: Any) -> int:
-    """Return 1 if this many placements are known to be enough, 0 if they are known not to be, else -1."""
+    """Return 1 if the number ``placements`` is known to be enough, 0 if it is known to be too small, else -1.
+
+    An odd and an even number ask different questions: see ``_can_force_win`` and ``_wins_or_loses_within``.
+    """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     for i in range(BUCKET_WORDS):
         bounds = bucket[i] ^ key
@@ -44,9 +47,10 @@ def recall_win_within(key: int, placements: int, search: Any) -> int:
 
 @inline_function
 def remember_win_within(key: int, placements: int, answer: int, search: Any) -> None:
-    """Store whether this many placements are enough.
+    """Store whether the number ``placements`` is enough: ``answer`` is 1 if it is and 0 if it is too small.
 
-    The last answer counts, because the number of placements grows from question to question.
+    For each board the smallest number that is enough and the largest that is too small are kept. If all slots of the
+    bucket are taken, the numbers of another board are lost.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     at = uint64(8 * (placements & 1) + 4 * (1 - answer))
@@ -65,10 +69,10 @@ def remember_win_within(key: int, placements: int, answer: int, search: Any) -> 
 
 @kernel(WITHIN_SIGNATURE)
 def _can_force_win(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
-    """Return whether the next giver can force a win within an even number of ``placements``.
+    """Return 1 if the next giver can force a win within an even number of ``placements``, else 0.
 
-    With an odd number, return whether the giver is lost within them. The answer means nothing once ``search.stopped``
-    is 1.
+    For an odd number, return 1 if the giver is lost within this number of placements, else 0. The answer has no meaning
+    once ``search.stopped`` is 1.
     """
     losing = placements & 1
     safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
@@ -107,9 +111,10 @@ can_force_win = to_external_kernel(_can_force_win)
 
 @kernel(WITHIN_SIGNATURE)
 def _wins_or_loses_within(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
-    """Return whether the mover, who chooses the piece, can force a win within an odd number of ``placements``.
+    """Return 1 if the mover, who chooses the piece, can force a win within an odd number of ``placements``, else 0.
 
-    With an even number, return whether the mover is lost within them.
+    For an even number, return 1 if the mover is lost within this number of placements, else 0. The answer has no
+    meaning once ``search.stopped`` is 1.
     """
     winning = placements & 1
     if available == 0:

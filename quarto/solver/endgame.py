@@ -38,13 +38,17 @@ EightWords = tuple[int, int, int, int, int, int, int, int]
 
 @inline_function
 def _broadcast_piece_byte(piece: int) -> int:
-    """Return the piece's byte in all eight bytes of a word."""
+    """Return a word each of whose eight bytes has the attribute values of ``piece``."""
     return uint64(piece | ((~piece & 15) << 4)) * BYTES
 
 
 @inline_function
 def _place_on_low_cell(word: int, cell: int, byte: int) -> int:
-    """Return the sets of a word that lack cell 0-2, after the piece of ``byte`` is placed on it; other bytes are 0."""
+    """Return the bytes of the sets without ``cell``, which is 0, 1 or 2, after a piece is placed on this cell.
+
+    ``byte`` has the attribute values of the piece in each of its bytes. In the returned word the bytes keep their
+    places, and the bytes of sets with ``cell`` are 0.
+    """
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
     if cell == 0:
@@ -56,7 +60,7 @@ def _place_on_low_cell(word: int, cell: int, byte: int) -> int:
 
 @inline_function
 def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
-    """Return the words after one of six cells is filled."""
+    """Return the words of the five other cells after a piece with values ``byte`` is placed on one of six."""
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
         return a | (e & byte), b | (f & byte), c | (g & byte), d | (h & byte)
@@ -75,7 +79,7 @@ def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
 
 @inline_function
 def _place_on_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
-    """Return the words after one of five cells is filled."""
+    """Return the words of the four other cells after a piece with values ``byte`` is placed on one of five."""
     none, three, four, both = sets
     if cell == 4:
         return none | (four & byte), three | (both & byte)
@@ -88,7 +92,7 @@ def _place_on_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
 
 @inline_function
 def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
-    """Return the word after one of four cells is filled."""
+    """Return the word of the three other cells after a piece with values ``byte`` is placed on one of four."""
     none, three = sets
     if cell == 3:
         return none | (three & byte)
@@ -97,7 +101,7 @@ def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
 
 @inline_function
 def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
-    """Return the four bytes after one of three cells is filled."""
+    """Return the four bytes of the two other cells after a piece with values ``byte`` is placed on one of three."""
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
     half_filled = _place_on_low_cell(word, cell, byte)
@@ -106,9 +110,9 @@ def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
 
 @inline_function
 def _safe_pieces(singles: int, available: int) -> int:
-    """Return the available pieces that win nowhere.
+    """Return the available pieces that win on no cell.
 
-    The lowest byte of ``singles`` is the OR over the sets of one cell.
+    The lowest byte of ``singles`` is the OR of the bytes of all sets that have one cell.
     """
     return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
 
@@ -137,7 +141,10 @@ def _safe_pieces_of_five(sets: FourWords, available: int) -> int:
 
 @inline_function
 def _can_win_giving_two(word: int, available: int) -> int:
-    """Return whether the giver of one of the last two pieces wins: the last piece must win on either cell."""
+    """Return 1 if the player who gives one of the last two pieces can win, else 0.
+
+    For this the last piece must win on whichever of the two cells the opponent leaves.
+    """
     safe = _safe_pieces_of_two(word, available)
     while safe:
         gift = lowest_bit(safe)
@@ -151,11 +158,14 @@ def _can_win_giving_two(word: int, available: int) -> int:
 
 @inline_function
 def _can_achieve_placing_three(word: int, available: int, hand: int, question: int) -> int:
-    """Return whether the player who places on one of three cells can win or, as ``question`` says, at least draw."""
+    """Return 1 if the player who places ``hand`` on one of three cells can achieve what ``question`` asks for, else 0.
+
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw.
+    """
     byte = _broadcast_piece_byte(hand)
     for cell in range(3):
         next_word = _place_on_one_of_three(word, cell, byte)
-        if question == DRAW:  # any safe gift does: who gave it has no other placement to fear
+        if question == DRAW:  # any safe gift will do: its giver has no other placement to fear
             if _safe_pieces_of_two(next_word, available) != 0:
                 return 1
         elif _can_win_giving_two(next_word, available):
@@ -216,7 +226,10 @@ def _can_achieve_giving_five(sets: FourWords, available: int, safe: int, questio
 
 @inline_function
 def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, question: int) -> int:
-    """Answer for six cells. Cells that leave the fewest safe gifts come first."""
+    """Return 1 if the player who places ``hand`` on one of six cells can achieve what ``question`` asks for, else 0.
+
+    Cells that leave the fewest safe gifts are tried first.
+    """
     byte, counts = _broadcast_piece_byte(hand), int64(0)
     for cell in range(6):
         safe = _safe_pieces_of_five(_place_on_one_of_six(sets, cell, byte), available)
@@ -232,9 +245,9 @@ def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, questi
 
 @inline_function
 def _shared_values(lanes: int, filled: int) -> int:
-    """Return the byte of values that the pieces on the cells of ``filled`` share; all values if there are no pieces.
+    """Return the byte of the attribute values that all pieces on the cells of ``filled`` share.
 
-    ``filled`` has the cells in all four lanes.
+    If there are no pieces, all values are shared. ``filled`` has the cells in all four lanes.
     """
     ones, zeros = lanes & filled, ~lanes & filled
     lacking = ~(((ones & BELOW_TOPS) + BELOW_TOPS) | ones) & LANE_TOPS  # a lane without ones has its highest bit set
@@ -247,7 +260,10 @@ def _shared_values(lanes: int, filled: int) -> int:
 
 @inline_function
 def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
-    """Build the sets of a board with at most six empty cells, numbered from the lowest."""
+    """Build the words of a board with at most six empty cells, which are numbered from the lowest.
+
+    Their bytes have the values that a line with this set of empty cells needs.
+    """
     a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
     e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)
     open_cells = ~occupied & ALL_CELLS
@@ -259,7 +275,7 @@ def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
             line = rules.through[cell, k]
             missing = int64(line & LANE_MASK) & open_cells
             if missing & ((int64(1) << cell) - 1):
-                continue  # seen at the line's lowest empty cell
+                continue  # the line is seen at its lowest empty cell
             shared = _shared_values(lanes, line & (uint64(occupied) * LANE_ONES))
             cells, members, number = open_cells, int64(0), int64(0)
             while cells:
@@ -286,9 +302,9 @@ ENDGAME_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.in
 def can_placer_achieve_in_endgame(
     lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any
 ) -> int:
-    """Return whether the mover can win or, as ``question`` says, at least draw (1 or 0), with six empty cells at most.
+    """Return 1 if the mover can achieve what ``question`` asks for with at most six empty cells, else 0.
 
-    The piece in ``hand`` must win nowhere.
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw. The piece in ``hand`` must win on no cell.
     """
     sets = _build_needed_values(lanes, occupied, rules)
     cells = CELLS - int64(popcount(occupied))
@@ -306,7 +322,7 @@ def can_placer_achieve_in_endgame(
         return 1
     pair = (sets[0] >> uint64(24)) & _broadcast_piece_byte(
         hand
-    )  # two cells: the piece left must not win on the other one
+    )  # two cells: the last piece must not win on the other cell
     safe = _safe_pieces(pair | sets[0] >> uint64(8), available) | _safe_pieces(pair | sets[0] >> uint64(16), available)
     return int64(safe != 0)
 
@@ -315,9 +331,9 @@ def can_placer_achieve_in_endgame(
 def can_giver_achieve_in_endgame(
     lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any
 ) -> int:
-    """Return whether the giver of one of the ``safe`` pieces can win or, as ``question`` says, at least draw (1 or 0).
+    """Return 1 if the giver of one of the ``safe`` pieces can achieve what ``question`` asks for, else 0.
 
-    The board has six empty cells.
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw. The board has six empty cells.
     """
     sets = _build_needed_values(lanes, occupied, rules)
     while safe:

@@ -43,7 +43,7 @@ DISTINCT_PIECES = 6  # up to here children that are the same board up to symmetr
 
 LANES, SAFE, KEY, ORDER = range(
     CHILD_FIELDS
-)  # of a child: its board, its safe gifts, its key, 256 x promise + its cell
+)  # of a child: its board, its safe gifts, its key, 256 * rank + its cell; the least rank is the most promising
 # (lanes, occupied, available, safe gifts or piece in hand, question, rules, search) -> yes or no
 QUESTION_SIGNATURE = types.int64(
     types.uint64, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, SEARCH_TYPE
@@ -52,11 +52,11 @@ QUESTION_SIGNATURE = types.int64(
 
 @inline_function
 def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
-    """Count the (cell, safe gift) answers to each gift that do not win at once.
+    """Count, for each gift, the opponent's replies (cell, safe gift) that do not win at once.
 
-    Returns a byte for each gift, gifts 0-7 in the first word and 8-15 in the second. On every cell each attribute value
-    is looked up once, not once for each gift, because after another piece is placed the cells where a piece finishes a
-    line depend on its values only.
+    Returns two words with a byte for each gift: gifts 0 to 7 in the first word, gifts 8 to 15 in the second. On every
+    cell, each attribute value is looked up once rather than once for each gift, because the cells on which a line can
+    be finished after a placement depend only on the values of the placed piece.
     """
     low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
     empty = open_cells
@@ -83,7 +83,7 @@ def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any
 
 @inline_function
 def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
-    """Find the gift with the fewest replies; return their number and the gift as number << 8 | gift."""
+    """Return the smallest number of replies to any of ``gifts``, and the gift, as number << 8 | gift."""
     least = int64(1 << 30)
     while gifts:
         gift = lowest_bit(gifts)
@@ -95,7 +95,7 @@ def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
 
 @inline_function
 def child_buffer(search: Any, pieces: int) -> Any:
-    """Return the room for the children that have ``pieces`` pieces: [CELLS, CHILD_FIELDS] uint64."""
+    """Return the buffer of the child boards with ``pieces`` pieces: [CELLS, CHILD_FIELDS] uint64."""
     at = search.children + uint64(pieces * CELLS * CHILD_FIELDS * 8)
     return numba.carray(array_pointer(at), (CELLS, CHILD_FIELDS), np.uint64)
 
@@ -104,10 +104,11 @@ def child_buffer(search: Any, pieces: int) -> Any:
 def fill_unsolved_children(
     lanes: int, occupied: int, available: int, piece: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Place ``piece``, which is not in ``available``, on every cell, and keep the boards that are left to search.
+    """Place ``piece``, which is not in ``available``, on every empty cell, and keep the boards that must be searched.
 
-    Returns their number, or -1 if the player who placed is known to have one that answers ``question`` with yes. Boards
-    without a safe gift, boards known to answer no and, early, boards that equal another up to symmetry are left out.
+    The boards are written to their ``child_buffer``. Returns the number of boards, or -1 if one board is known to
+    answer ``question`` with yes for the player who placed. Three kinds of boards are left out: boards without a safe
+    gift, boards known to answer no and, early in the game, boards that equal another one up to symmetry.
     """
     pieces = int64(popcount(occupied)) + 1
     children, count, empty = child_buffer(search, pieces), int64(0), ~occupied & ALL_CELLS
@@ -135,7 +136,10 @@ def fill_unsolved_children(
 def compact_unsolved_children(
     children: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Keep the children of ``occupied`` that must be searched, with their promise: see ``fill_unsolved_children``."""
+    """Keep the children that must be searched and write the rank of each; return their number, or -1.
+
+    ``occupied`` has the occupied cells of the parent. See ``fill_unsolved_children``.
+    """
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
         board, safe, key, order = children[i]
@@ -158,7 +162,7 @@ def compact_unsolved_children(
 
 @inline_function
 def bring_best_child_to(children: Any, i: int, count: int) -> None:
-    """Move the most promising of the children from ``i`` on to index ``i``."""
+    """Exchange child ``i`` with the most promising of the children from ``i`` up to but not including ``count``."""
     best = i
     for j in range(i + 1, count):
         if children[j, ORDER] < children[best, ORDER]:
@@ -172,9 +176,9 @@ def bring_best_child_to(children: Any, i: int, count: int) -> None:
 def _can_placer_win_or_draw(
     lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return whether the mover can win or, as ``question`` says, at least draw: 1 or 0.
+    """Return 1 if the mover can win or, as ``question`` asks, at least draw, else 0.
 
-    The piece in ``hand`` must finish no line at once. The answer means nothing once ``search.stopped`` is 1.
+    The piece in ``hand`` must finish no line at once. The answer has no meaning once ``search.stopped`` is 1.
     """
     pieces = int64(popcount(occupied)) + 1
     search.nodes += 1
@@ -216,9 +220,10 @@ can_placer_win_or_draw = to_external_kernel(_can_placer_win_or_draw)
 def _can_giver_win_or_draw(
     lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return whether the giver can win or, as ``question`` says, at least draw: 1 or 0.
+    """Return 1 if the giver can win or, as ``question`` asks, at least draw, else 0.
 
-    The giver gives one of the ``safe`` pieces, which are among the ``available`` ones.
+    The giver gives one of the ``safe`` pieces, which are among the ``available`` pieces. The answer has no meaning once
+    ``search.stopped`` is 1.
     """
     while safe:
         gift = lowest_bit(safe)
@@ -242,13 +247,16 @@ MOVER_QUESTION_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, t
 
 @inline_function
 def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
-    """Return whether some available piece finishes a line."""
+    """Return whether a player who may place any available piece can finish a line at once."""
     return bool((available & ~SAFE_PIECES[danger_byte(lanes, occupied, rules)]) != 0)
 
 
 @kernel(MOVER_QUESTION_SIGNATURE)
 def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Return whether the mover can win, or can at least draw: 1 or 0. It means nothing once ``search.stopped`` is 1."""
+    """Return 1 if the mover, who chooses the piece, can win or, as ``question`` asks, at least draw, else 0.
+
+    The answer has no meaning once ``search.stopped`` is 1.
+    """
     if available == 0:
         return int64(question == DRAW)
     if can_win_at_once(lanes, occupied, available, rules):

@@ -18,16 +18,16 @@ NO_TURN = "·"
 
 
 class SolvedTurn(NamedTuple):
-    """One turn with its value and its distance. ``text`` names its cell and gift."""
+    """A turn with its value and its distance. ``text`` names its cell and its gift."""
 
     cell: int  # 4 * row + column; NONE (-1) for a gift alone
-    gift: int  # the piece that is given, or placed where the mover chooses; NONE for a placement that ends the game
-    value: int  # for who takes the turn: 1 won, 0 drawn, -1 lost
-    distance: int | None  # placements until the game is over; None: not asked for
+    gift: int  # the piece given or, if the mover chooses, placed; NONE for a placement that ends the game
+    value: int  # for the player who takes the turn: 1 won, 0 drawn, -1 lost
+    distance: int | None  # placements until the game is over; None if not requested
 
     @property
     def text(self) -> str:
-        """The turn in notation: cell and gift (``c3 7``), or the one of them that it has."""
+        """The turn in notation: its cell and its gift, as in ``c3 7``, or one of them if the turn lacks the other."""
         cell = "" if self.cell == NONE else format_cell(self.cell)
         gift = "" if self.gift == NONE else format_piece(self.gift)
         return f"{cell} {gift}".strip()
@@ -37,9 +37,9 @@ class SolvedTurn(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A position solved: its value, and that of every turn.
+    """The solution of a position: its value, and the value of every turn.
 
-    ``print`` and notebooks show a grid of the turns; ``frame`` has them as rows.
+    ``print`` and notebooks show a grid of the turns; ``frame`` has a row for each turn.
 
     Examples:
         >>> import quarto
@@ -54,25 +54,25 @@ class Solution(NamedTuple):
     """
 
     value: int  # for the player to act: 1 won, 0 drawn, -1 lost
-    distance: int | None  # placements until the game is over; None: not asked for
-    turns: tuple[SolvedTurn, ...]  # by cell, then gift; empty if not asked for or the game is over
+    distance: int | None  # placements until the game is over; None if not requested
+    turns: tuple[SolvedTurn, ...]  # by cell, then gift; empty if not requested or the game is over
 
     @property
     def best(self) -> tuple[SolvedTurn, ...]:
-        """The turns that keep the value, in the order of ``turns``.
+        """The turns that keep the value of the position, in the order of ``turns``.
 
-        If distances are known, only those that win soonest or lose latest.
+        If distances are known, only the turns that win soonest or lose latest are included.
         """
         first_key = min(map(_value_sort_key, self.turns), default=None)
         return tuple(turn for turn in self.turns if _value_sort_key(turn) == first_key)
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The turns as a frame of Polars, a row for each in the order of ``turns``.
+        """The turns as a frame of Polars, with one row for each turn in the order of ``turns``.
 
         Columns: ``cell`` and ``gift`` as text, such as ``c3`` and ``7``, null where the turn has none; ``value`` for
-        who takes the turn (1 won, 0 drawn, -1 lost); ``distance``, the placements until the game is over, null if not
-        asked for; ``best``, whether the turn is among ``best``.
+        the player who takes the turn (1 won, 0 drawn, -1 lost); ``distance``, the placements until the game is over,
+        null if it was not requested; ``best``, whether the turn is among ``best``.
         """
         import polars as pl  # the solver itself needs NumPy and numba only
 
@@ -124,7 +124,10 @@ class Solution(NamedTuple):
         return "".join([f"<p>{repr(self)[1:-1]}</p>", table, *(f"<p>{line}</p>" for line in self._list_legends())])
 
     def _build_grid(self) -> list[list[str]]:
-        """Build a heading and a row of marks for each cell, the best cell first; a column for each gift."""
+        """Build a grid of marks with a row for each cell and a column for each gift.
+
+        The first row is a heading. The rows of the cells follow, the best cell first.
+        """
         turns_by_cell = group_turns_by_cell(self.turns)
         gifts = sorted({turn.gift for turn in self.turns})  # NONE first: a placement that ends the game
         heading = ["", *("" if gift == NONE else format_piece(gift) for gift in gifts)]
@@ -145,7 +148,10 @@ class Solution(NamedTuple):
 
 
 def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
-    """Return the sort key of a turn: the soonest win comes first, then draws, and the soonest loss last."""
+    """Return a sort key by which the soonest win comes first, then draws, and the soonest loss last.
+
+    Turns that are equally good are sorted by cell and then by gift.
+    """
     return *_value_sort_key(turn), turn.cell, turn.gift
 
 
@@ -155,10 +161,10 @@ def _value_sort_key(turn: SolvedTurn) -> tuple[int, int]:
 
 
 def group_turns_by_cell(turns: Iterable[SolvedTurn]) -> Mapping[int, Mapping[int, SolvedTurn]]:
-    """Group turns by cell, then gift: the best cell first, and of each cell the best gift first.
+    """Group turns by cell and then by gift, with the best cell first and the best gift of each cell first.
 
-    The order of cells is that of their best values, then of the soonest win or the latest loss, then of the number of
-    turns with that value.
+    Cells are sorted by their best value, then by the soonest win or the latest loss, then by the number of turns with
+    that value.
     """
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
     for turn in sorted(turns, key=turn_sort_key):
@@ -174,7 +180,7 @@ def _cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
 
 
 def format_mark(turn: SolvedTurn) -> str:
-    """Format a turn's value and distance in at most three characters, as ``LEGEND`` explains."""
+    """Format the value and the distance of a turn in at most three characters, as ``LEGEND`` explains."""
     if turn.value == 0:
         return "="
     return ("+" if turn.value > 0 else "-") + ("" if turn.distance is None else str(turn.distance))

@@ -32,11 +32,11 @@ from quarto.solver.table import (
 from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
 from quarto.views import Position
 
-MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it
+MEGABYTES = 128.0  # size of the table of values; the table of distances has a quarter of this size
 
 POSITION_TYPES = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
 STATE_TYPES = (*POSITION_TYPES, RULES_TYPE, SEARCH_TYPE)
-BATCH_TYPES = (types.uint64[::1], types.uint16[::1], types.uint16[::1], types.int8[::1])  # the same of ``B`` positions
+BATCH_TYPES = (types.uint64[::1], types.uint16[::1], types.uint16[::1], types.int8[::1])  # the same for ``B`` positions
 ILLEGAL = np.int8(-128)  # stands for the value of a turn that is not legal
 
 
@@ -44,7 +44,7 @@ ILLEGAL = np.int8(-128)  # stands for the value of a turn that is not legal
 def _solve_value(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
     """Return the value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
 
-    The value means nothing once ``search.stopped`` is 1.
+    The value has no meaning once ``search.stopped`` is 1.
     """
     if hand >= 0:
         if winning_cells(lanes, occupied, hand, rules):
@@ -69,9 +69,9 @@ solve_value = to_external_kernel(_solve_value)
 
 @kernel(types.int64(types.int64, *STATE_TYPES))
 def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
-    """Count the placements to the end if the winner hurries and the loser delays.
+    """Return the number of placements until the game ends if the winner hurries and the loser delays.
 
-    ``value`` is that of the position.
+    ``value`` is the value of the position. The number has no meaning once ``search.stopped`` is 1.
     """
     placements_left = CELLS - int64(popcount(occupied))
     if value == 0:
@@ -111,7 +111,10 @@ solve_distance = to_external_kernel(_solve_distance)
 def _fill_solved_turn(
     turn: Any, cell: int, gift: int, after: PackedPosition, with_distance: bool, rules: Any, search: Any
 ) -> None:
-    """Write a turn after which the opponent has position ``after`` as [4] int8: see ``fill_and_count_solved_turns``."""
+    """Write a turn that leads the opponent to the position ``after`` into ``turn`` [4] int8.
+
+    ``fill_and_count_solved_turns`` explains the four numbers.
+    """
     state = (after.lanes, after.occupied, after.available, after.hand)
     value = solve_value(*state, rules, search)
     turn[0], turn[1], turn[2] = cell, gift, -value
@@ -122,9 +125,11 @@ def _fill_solved_turn(
 def fill_and_count_solved_turns(
     with_distance: bool, turns: Any, lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any
 ) -> int:
-    """Write every turn into ``turns`` [256, 4] int8: cell, gift, value for the player who takes it, distance.
+    """Write every legal turn into ``turns`` [256, 4] int8, and return the number of turns.
 
-    A placement that ends the game has no gift, and a gift alone no cell: NONE. Returns the number of turns.
+    The columns are the cell, the gift, the value for the player who takes the turn, and the distance, which has a
+    meaning only if ``with_distance`` is true. The gift is NONE for a placement that ends the game, and the cell is NONE
+    for a gift alone. If the mover chooses the piece, the gift is the piece that is placed.
     """
     count, mover_chooses = int64(0), rules.mover_chooses != 0
     pieces = available if hand < 0 else int64(1) << hand
@@ -160,9 +165,9 @@ def fill_and_count_solved_turns(
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
 def fill_solved_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
-    """Write ``solve_value`` of ``B`` live positions into ``values``.
+    """Write the values of ``B`` live positions into ``values``.
 
-    The four arrays are [B]; ``hands`` is NONE before a gift. Stops early once ``search.stopped`` is 1.
+    The four arrays are [B]; ``hands`` is NONE before a gift. The kernel stops early once ``search.stopped`` is 1.
     """
     for i in range(len(lanes)):
         if search.stopped != 0:
@@ -178,9 +183,9 @@ def fill_solved_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules
 def fill_solved_turn_values(
     values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any
 ) -> None:
-    """Write the values of all turns of ``B`` live positions into ``values`` [B, 289].
+    """Write the values of all legal turns in ``B`` live positions into ``values`` [B, 289].
 
-    Stops early once ``search.stopped`` is 1.
+    The kernel stops early once ``search.stopped`` is 1.
     """
     turns = np.empty((CELLS * PIECES, 4), np.int8)
     for i in range(len(lanes)):
@@ -193,14 +198,14 @@ def fill_solved_turn_values(
 
 
 class Solver:
-    """Solves positions of one variant.
+    """A solver of positions under one set of rules.
 
-    Each thread needs a solver of its own (``fork``). All of them share what they prove.
+    Each thread needs its own solver (``fork``). The solver and its forks share what they prove.
 
     Args:
         rules: The rules of the positions.
-        megabytes: The size of the table of values. The table of distances takes a quarter of it more.
-        base: A tablebase of these rules. Boards up to its number of pieces are looked up in it instead of searched.
+        megabytes: The size of the table of values. The table of distances takes another quarter of this size.
+        base: A tablebase of these rules. Boards with at most its number of pieces are looked up in it, not searched.
 
     Raises:
         FailureError: The tables do not fit into memory.
@@ -224,7 +229,7 @@ class Solver:
         self._allocate_own_arrays()
 
     def _allocate_own_arrays(self) -> None:
-        """Allocate the arrays that a thread does not share."""
+        """Allocate the arrays that a fork does not share, and build the record that kernels take."""
         self._arrays["children"] = np.zeros((CELLS + 1, CELLS, CHILD_FIELDS), np.uint64)
         self._search = build_search_record(self.rules, self._arrays)
         if self.base:
@@ -232,9 +237,9 @@ class Solver:
         self.state = (self.rules.tables, self._search[0])  # what kernels take: rules, search
 
     def fork(self, own_stop: bool = False) -> Solver:
-        """Return a solver for another thread, over the same tables.
+        """Return a solver that uses the same tables, for another thread.
 
-        With ``own_stop`` only its own ``stop`` ends it.
+        With ``own_stop``, only the fork's own ``stop`` ends its searches.
         """
         other = Solver.__new__(Solver)
         other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
@@ -244,39 +249,45 @@ class Solver:
         return other
 
     def map_memory(self) -> None:
-        """Have the system map the memory of the empty tables now, not page by page during the search."""
+        """Make the system map the memory of the tables now, not page by page during a search.
+
+        This empties the tables.
+        """
         for name in ("table", "distances"):
             self._arrays[name].fill(0)
 
     def stop(self) -> None:
-        """End every search of this solver and its forks, from any thread. Their answers mean nothing then.
+        """End every search of this solver and of its forks. The answers of these searches have no meaning.
 
-        Forks that have a stop of their own go on.
+        Any thread may call this. Forks that have a stop of their own go on.
         """
         self._arrays["stop"][0] = 1
 
     @property
     def stopped(self) -> bool:
+        """Whether a search of this solver was stopped, after which its answers have no meaning."""
         return bool(self._search["stopped"][0])
 
     @property
     def nodes(self) -> int:
-        """Positions searched by this thread so far."""
+        """The number of positions that this solver, without its forks, has searched so far."""
         return int(self._search["nodes"][0])
 
     def value(self, position: PackedPosition) -> int:
         """Return the value of a position for the player to act: 1 won, 0 drawn, -1 lost.
 
-        The position must be live: nobody has finished a line.
+        The position must be live, which means that nobody has finished a line. The value has no meaning once the solver
+        is ``stopped``.
         """
         return int(solve_value(*self._to_words(position), *self.state))
 
     def values(
         self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hands: NDArray[np.int8] | None = None
     ) -> NDArray[np.int8]:
-        """Return the values of ``B`` live boards, before a gift or with a piece of ``hands`` [B] in hand: [B].
+        """Return the values of ``B`` live positions for the player to act: [B] int8.
 
-        They mean nothing once the solver is ``stopped``.
+        ``hands`` [B] has the pieces in hand, or NONE before a gift. Without ``hands``, all positions are before a gift.
+        The values have no meaning once the solver is ``stopped``.
         """
         values = np.zeros(len(lanes), np.int8)
         fill_solved_values(
@@ -285,10 +296,10 @@ class Solver:
         return values
 
     def turn_values(self, batch: Batch) -> NDArray[np.int8]:
-        """Return the value of every turn in ``B`` live positions, for the player who takes it: [B, 289].
+        """Return the value of every turn in ``B`` live positions, for the player who takes the turn: [B, 289] int8.
 
         1 is won, 0 drawn, -1 lost, and ``ILLEGAL`` (-128) marks turns that are not legal. Turns are numbered as in
-        ``quarto.observations``. The values mean nothing once the solver is ``stopped``.
+        ``quarto.observations``. The values have no meaning once the solver is ``stopped``.
         """
         values = np.full((len(batch.lanes), TURN_CODES), ILLEGAL)
         lanes, occupied, available, hands = map(np.ascontiguousarray, batch[:-1])
@@ -296,11 +307,17 @@ class Solver:
         return values
 
     def distance(self, position: PackedPosition, value: int) -> int:
-        """Count the placements until the game is over under perfect play; ``value`` is the position's."""
+        """Return the number of placements until the game is over under perfect play.
+
+        ``value`` is the value of the position.
+        """
         return int(solve_distance(value, *self._to_words(position), *self.state))
 
     def turns(self, position: PackedPosition, distance: bool = True) -> tuple[SolvedTurn, ...]:
-        """List every legal turn with its value, by cell, then gift."""
+        """Return every legal turn with its value, sorted by cell and then by gift.
+
+        With ``distance``, each turn has its distance too.
+        """
         buffer = np.zeros((CELLS * PIECES, 4), np.int8)
         count = fill_and_count_solved_turns(distance, buffer, *self._to_words(position), *self.state)
         rows = buffer[:count].tolist()
@@ -309,7 +326,7 @@ class Solver:
         )
 
     def solve(self, position: PackedPosition, turns: bool = True, distance: bool = True) -> Solution:
-        """Return the position's value and, if asked for, its distance and turns."""
+        """Return the value of a position and, if requested, its distance and its turns."""
         value = self.value(position)
         return Solution(
             value, self.distance(position, value) if distance else None, self.turns(position, distance) if turns else ()
@@ -321,23 +338,23 @@ class Solver:
 
 
 def solve(position: Position | str, rules: Rules = CLASSIC, distance: bool = True) -> Solution:
-    """Solve a position: its exact value, and that of every turn.
+    """Solve a position: find its exact value, and the value of every turn.
 
-    With six pieces or more on the board this takes at most a few seconds; with fewer it may take hours, unless
-    `qarena tablebase` and `qarena solve`, which knows its tables, are used.
+    With six pieces or more on the board this takes at most a few seconds. With fewer pieces it may take hours;
+    `qarena solve` is faster, because it uses the tables of `qarena tablebase`.
 
     Args:
         position: A position, or its text: four rows of pieces or dots and the piece in hand (``-`` for none).
-        rules: Those of a text; a ``Position`` has its own.
-        distance: Also count the placements until the game is over under perfect play.
+        rules: The rules of a text. A ``Position`` has its own rules.
+        distance: Whether to count the placements until the game is over under perfect play.
 
     Returns:
-        A ``Solution``: ``value`` for the player to act (1 won, 0 drawn, -1 lost), every turn in ``turns``, those to
-        choose in ``best``, and ``frame`` with a row for each turn. ``turn.text`` names a turn: ``c3 7`` places the
+        A ``Solution``: ``value`` for the player to act (1 won, 0 drawn, -1 lost), every turn in ``turns``, the best
+        turns in ``best``, and ``frame`` with a row for each turn. ``turn.text`` names a turn: ``c3 7`` places the
         piece in hand on c3 and gives 7.
 
     Raises:
-        RequestError: The text is no position, or the game is over.
+        RequestError: The text is not a position, or the game is over.
 
     Examples:
         >>> import quarto

@@ -27,7 +27,7 @@ from quarto.symmetry import Symmetries, build_symmetries
 WIN, DRAW = 0, 1  # the questions: can the player to act win; can they at least draw
 
 PROOF_BITS = 4  # 1 and 4: WIN or DRAW is answered; 2 and 8: with yes
-WON, DRAWN, LOST = 0b1111, 0b1101, 0b0101  # all that can be proven of a board
+WON, DRAWN, LOST = 0b1111, 0b1101, 0b0101  # all that can be proven about a board
 BUCKET_WORDS = 4  # words: half a cache line
 LINE_BYTES = 64
 HASH_MULTIPLIER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio (Knuth's multiplicative hashing)
@@ -64,7 +64,7 @@ _SYMMETRY_FIELDS = ("images", "minimal", "first", "attaining", "number", "squeez
 
 @inline_function
 def _symmetry_tables(search: Any) -> Symmetries:
-    """Return the tables that canonical forms need; the others are empty."""
+    """Return the tables of ``Symmetries`` that canonical forms need. The other tables are empty."""
     masks = 1 << CELLS
     return Symmetries(
         numba.carray(array_pointer(search.images), (0, 0), np.int8),
@@ -80,7 +80,7 @@ def _symmetry_tables(search: Any) -> Symmetries:
 
 @inline_function
 def proof_key(lanes: int, occupied: int, search: Any) -> int:
-    """Return the exact key (uint64) of a board before a gift, its lowest four bits 0."""
+    """Return the exact key (uint64) of a board before a gift. The lowest four bits of the key are 0."""
     tables = _symmetry_tables(search)
     least, minimal = canonical_form(lanes, occupied, -1, tables)
     return board_key(least, minimal, tables) << uint64(PROOF_BITS)
@@ -88,14 +88,17 @@ def proof_key(lanes: int, occupied: int, search: Any) -> int:
 
 @inline_function
 def find_bucket(key: int, table_address: int, shift: int) -> Any:
-    """Return the [BUCKET_WORDS] words among which a key may be."""
+    """Return the bucket of a table in which a key may be: [BUCKET_WORDS] words."""
     index = (key * HASH_MULTIPLIER) >> shift
     return numba.carray(array_pointer(table_address + index * uint64(8 * BUCKET_WORDS)), BUCKET_WORDS, np.uint64)
 
 
 @inline_function
 def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
-    """Fetch the bucket of a board of this many ``pieces`` early, because it will be recalled."""
+    """Prefetch the bucket of a board with ``pieces`` pieces, because the board will soon be looked up.
+
+    The bucket is in the base if that contains boards of this size, otherwise in the table.
+    """
     if pieces <= search.base_pieces:
         prefetch(search.base + ((key * HASH_MULTIPLIER) >> search.base_shift) * uint64(8 * BUCKET_WORDS))
     else:
@@ -104,7 +107,7 @@ def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
 
 @inline_function
 def find_proof(key: int, table_address: int, shift: int) -> int:
-    """Find the proof bits of a key; 0 if it is not in the table."""
+    """Return the proof bits of a key, or 0 if the key is not in the table."""
     bucket = find_bucket(key, table_address, shift)
     for i in range(BUCKET_WORDS):
         proof = bucket[i] ^ key
@@ -115,9 +118,9 @@ def find_proof(key: int, table_address: int, shift: int) -> int:
 
 @inline_function
 def decode_answer(proof: int, question: int) -> int:
-    """Return the answer of proof bits to a question: 1 yes, 0 no, -1 none.
+    """Return the answer that proof bits give to a question: 1 for yes, 0 for no, -1 for none.
 
-    A player who cannot draw cannot win, and one who can win can draw.
+    A player who cannot draw cannot win, and a player who can win can draw.
     """
     if question == WIN:
         if proof & 1:
@@ -130,7 +133,10 @@ def decode_answer(proof: int, question: int) -> int:
 
 @inline_function
 def find_base_proof(key: int, search: Any) -> int:
-    """Find the proof bits of a key in the base; 0 if it is not there. A full bucket overflows into later ones."""
+    """Return the proof bits of a key, or 0 if the key is not in the base.
+
+    A full bucket of the base overflows into later buckets.
+    """
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * HASH_MULTIPLIER) >> search.base_shift)
     while True:
@@ -146,7 +152,7 @@ def find_base_proof(key: int, search: Any) -> int:
 
 @inline_function
 def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
-    """Return the stored answer for a board of this many ``pieces``: 1 yes, 0 no, -1 none."""
+    """Return the stored answer to a question about a board with ``pieces`` pieces: 1 for yes, 0 for no, -1 for none."""
     if pieces <= search.base_pieces:
         return decode_answer(find_base_proof(key, search), question)
     return decode_answer(find_proof(key, search.table, search.shift), question)
@@ -154,7 +160,10 @@ def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
 
 @inline_function
 def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
-    """Store an answer, 0 or 1. If all slots are taken, the answers about another board are lost."""
+    """Store the answer to a question, 1 for yes or 0 for no.
+
+    If all slots of the bucket are taken, the answers about another board are lost.
+    """
     bucket = find_bucket(key, search.table, search.shift)
     note = uint64((1 + 2 * answer) << (2 * question))
     slot = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET_WORDS - 1))
@@ -169,9 +178,10 @@ def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
 
 
 def allocate_table(megabytes: float) -> NDArray[np.uint64]:
-    """Allocate an empty table: the largest power of two of words that fits, at least 1,024.
+    """Allocate an empty table whose number of words is the largest power of two that fits into ``megabytes``.
 
-    Its buckets never span cache lines. Raises ``FailureError`` if there is not enough memory.
+    It has at least 1,024 words, and its buckets never span cache lines. Raises ``FailureError`` if there is not enough
+    memory.
     """
     bits = max(10, int(megabytes * (1 << 20) / 8).bit_length() - 1)
     try:
@@ -183,14 +193,14 @@ def allocate_table(megabytes: float) -> NDArray[np.uint64]:
 
 
 def bucket_shift(table: NDArray[np.uint64]) -> int:
-    """Return the shift from a hash to the number of a table's bucket."""
+    """Return the number of bits by which a hash is shifted to the right to get the number of a bucket."""
     return 64 - (len(table) // BUCKET_WORDS).bit_length() + 1
 
 
 def build_search_record(rules: Rules, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
-    """Build a ``SEARCH`` record [1] over arrays by field, which the caller keeps alive.
+    """Build a ``SEARCH`` record, [1], in which each field that ``arrays`` names has the address of its array.
 
-    ``base`` may be missing.
+    The caller keeps the arrays alive. ``base`` may be missing.
     """
     tables, search = build_symmetries(rules), np.zeros(1, SEARCH)
     search["permutations"], search["base_pieces"] = len(tables.cells), -1
@@ -209,17 +219,18 @@ PROOFS = np.array([LOST, DRAWN, WON], np.uint64)  # by value + 1
 
 
 class TablebaseIndex(NamedTuple):
-    """Values by exact key: see ``build_tablebase_index``."""
+    """An index of the values of boards by their exact keys: see ``build_tablebase_index``."""
 
     words: NDArray[np.uint64]  # [W], W a power of two: key << 4 | proof bits, in buckets; 0: free
     pieces: int  # on the largest boards in it
 
 
 def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> TablebaseIndex:
-    """Build the base of ``N`` canonical boards before a gift from their ``board_key`` and value.
+    """Build the index of ``N`` canonical boards before a gift from their keys (``board_key``) and values.
 
-    ``pieces`` is the most that one of them has. The index takes 10 to 20 bytes a board. The boards must be complete,
-    because a missing one is searched each time it is met. Raises ``FailureError`` if there is not enough memory.
+    ``pieces`` is the number of pieces on the largest of these boards. The index takes 10 to 20 bytes for each board. It
+    must have all boards with up to ``pieces`` pieces, because a missing board is searched each time it is met. Raises
+    ``FailureError`` if there is not enough memory.
     """
     table = allocate_table(tablebase_index_bytes(len(keys)) / (1 << 20))
     _fill_table(table, keys, values, PROOFS)
@@ -227,7 +238,7 @@ def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pi
 
 
 def tablebase_index_bytes(boards: int) -> int:
-    """Return the bytes of a base of this many boards."""
+    """Return the size in bytes of the index of this many boards."""
     return 8 << max(10, int(boards / MAX_LOAD).bit_length())
 
 

@@ -40,7 +40,10 @@ POSITIONS = (
 
 
 def bench_archive(quick: bool = False) -> Figures:
-    """Measure an archive and return all figures, nested as they are printed; ``quick`` measures a smaller archive."""
+    """Measure the times of questions to an archive of random games, and return all figures, nested as they are printed.
+
+    With ``quick``, the archive is smaller.
+    """
     games, spec = (
         QUICK_GAMES if quick else GAMES,
         RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 1, 0),
@@ -60,7 +63,7 @@ def bench_archive(quick: bool = False) -> Figures:
 
 
 def _measure_indexing(root: Path) -> Figures:
-    """Measure the seconds to index all games, and to find that none is left to index."""
+    """Measure the seconds to index all games, and the seconds to find that no game is left to index."""
     archive = ArchiveStore.open(root)
     started = time.perf_counter()
     indexed, _ = index_and_compact_sums(archive, archive.list_run_ids())
@@ -73,7 +76,7 @@ def _measure_indexing(root: Path) -> Figures:
 
 
 def _measure_queries(root: Path) -> Figures:
-    """Measure the seconds of two named queries on an open archive."""
+    """Measure the seconds that each of two named queries takes on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
         names = ("win_rates", "first_plies")
@@ -81,7 +84,7 @@ def _measure_queries(root: Path) -> Figures:
 
 
 def _measure_position_lookups(root: Path) -> Figures:
-    """Measure the milliseconds to look up a position in the index, without sample games and with them."""
+    """Measure the milliseconds to look up a position in the position index, with and without sample games."""
 
     def look_up_positions(samples: bool) -> None:
         for position in POSITIONS:
@@ -95,7 +98,7 @@ def _measure_position_lookups(root: Path) -> Figures:
 
 
 def _measure_spilling(root: Path) -> Figures:
-    """Measure the seconds of a question that needs more memory than DuckDB is given, so that it spills to the disk."""
+    """Measure the seconds of a query that spills to the disk because it needs more memory than DuckDB is given."""
     with open_archive(root, MEMORY) as opened:
         started = time.perf_counter()
         rows = opened.sql(LARGE_QUESTION)["plies"].item()
@@ -107,10 +110,10 @@ def _measure_spilling(root: Path) -> Figures:
 
 
 def _measure_policy(archive_root: Path, kind: str, games: int) -> Figures:
-    """Measure the seconds and the peak memory of a process that derives a policy from all games, its start included.
+    """Measure the seconds and the peak memory of a process that derives a policy from all games.
 
-    The policy goes into a second archive, whose files are hard links to the first one's, so that the first stays as it
-    is.
+    The seconds include the start of the process. The policy goes into a second archive, whose files are hard links to
+    the files of the first archive, so that the first archive stays as it is.
     """
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"

@@ -63,9 +63,9 @@ STARTUP_COMMANDS = {
 
 
 def bench_all(quick: bool = False) -> Figures:
-    """Measure everything and return the figures, nested as they are printed.
+    """Measure playing, writing, searching, training and start-up, and return the figures, nested as they are printed.
 
-    ``quick`` plays a tenth of the games and measures most figures once.
+    With ``quick``, a tenth of the games is played, and most figures are measured once.
     """
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
     for _ in time_warm_up_steps():  # so that compiling is not measured
@@ -96,7 +96,7 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 
 
 def build_bench_table(figures: Figures) -> Table:
-    """Build a flat table of figures, with dotted names."""
+    """Build a flat table of figures, each with a dotted name."""
     values_by_name = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in values_by_name.values()]
     return build_table(
@@ -105,7 +105,10 @@ def build_bench_table(figures: Figures) -> Table:
 
 
 def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
-    """Measure, print the figures of one of ``MEASUREMENTS``, and write them as JSON to ``file``."""
+    """Carry out one of ``MEASUREMENTS``, print its figures, and write them as JSON to ``file``, if it is given.
+
+    The figures are not printed if ``file`` is the standard output.
+    """
     figures = MEASUREMENTS[measurement](quick)
     if not is_standard_stream(file):
         print_tables([build_bench_table(figures)])
@@ -114,9 +117,9 @@ def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
 
 
 def choose_write_folder() -> Path:
-    """Choose the folder in which writing is measured: the RAM disk if it has room, otherwise that of temporary files.
+    """Return the folder in which writing is measured: the RAM disk if it has room, otherwise the temporary folder.
 
-    A disk is slower than the program, and on a server others use it too. ``TMPDIR`` names another folder.
+    A disk is slower than the program, and on a server others use it too. If ``TMPDIR`` is set, it names the folder.
     """
     if (
         "TMPDIR" not in os.environ
@@ -128,7 +131,10 @@ def choose_write_folder() -> Path:
 
 
 def build_yardstick(folder: Path) -> Yardstick | None:
-    """Build a function that plays random games in plain C, compiled into ``folder``; return None without ``cc``."""
+    """Return a function that times random games played in plain C, or None if there is no C compiler.
+
+    The program is compiled into ``folder``.
+    """
     program = compile_program("yardstick.c", folder)
     if program is None:
         return None
@@ -141,9 +147,10 @@ def build_yardstick(folder: Path) -> Yardstick | None:
 
 
 def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
-    """Measure how many games a second are played (``simulate``), written from memory, and both played and written.
+    """Measure how fast games are played (``simulate``), written from memory, and both played and written.
 
-    Each figure is measured on one thread and on all cores, alternately.
+    Each speed, in games a second, is measured on one thread and on all cores, alternately, and the fastest of
+    ``rounds`` is returned. ``yardstick``, if given, is timed in the same rounds.
     """
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play(_list_pair_ranges(SHARD_GAMES), cores))
@@ -171,13 +178,13 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
 
 
 def _list_pair_ranges(games: int) -> Iterator[PairRange]:
-    """Yield the ranges of the first ``games`` games of pairing 0, as large blocks."""
+    """Yield the first ``games`` games of pairing 0 as ranges of pairs, each as large as a block may be."""
     for first in range(0, games // 2, MAX_BLOCK_PAIRS):
         yield PairRange(0, first, min(MAX_BLOCK_PAIRS, games // 2 - first))
 
 
 def _time_playing(engine: BatchEngine, games: int, threads: int) -> float:
-    """Return the seconds that ``games`` games take to play without being stored."""
+    """Return the seconds to play ``games`` games without storing them."""
     started = time.perf_counter()
     for _ in engine.play(_list_pair_ranges(games), threads):
         pass
@@ -185,7 +192,7 @@ def _time_playing(engine: BatchEngine, games: int, threads: int) -> float:
 
 
 def _compute_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> Figures:
-    """Return the figures of one number of threads with their ratios."""
+    """Return the speeds that were measured with ``threads`` threads, and the ratios between them."""
     playing_speed = best_speeds["simulate", threads]
     figures: Figures = {
         name: {"games_per_second": best_speeds[name, threads]} for name in ("simulate", "write_only", "end_to_end")
@@ -201,7 +208,7 @@ def _compute_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> 
 
 
 def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folder: Path, threads: int) -> float:
-    """Return the seconds to encode and write ``file_count`` files with the same games."""
+    """Return the seconds to encode, write and delete ``file_count`` files of each table, all with the same games."""
 
     def write_tables(number: int) -> None:
         for table, name in zip(
@@ -218,7 +225,10 @@ def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folde
 
 
 def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Figures:
-    """Measure the milliseconds of processor time, and the share, of each stage of a file of games on one thread."""
+    """Measure each stage of producing a file of games: the milliseconds of processor time, and the share.
+
+    All stages run on one thread.
+    """
     milliseconds: dict[str, float] = {}
 
     def measure_stage(name: str, work: Callable[[], Any]) -> Any:
@@ -252,7 +262,10 @@ def _build_spec(agent: str) -> RunSpec:
 
 
 def _measure_agent(name: str, seconds: float) -> Figures:
-    """Measure the games a second of an agent against random for about ``seconds``, without storing them."""
+    """Measure how many games a second an agent plays against ``random``, for about ``seconds``.
+
+    The games are not stored.
+    """
     rules = choose_rules_name(load_agent(name))
     engine = build_engine(replace(_build_spec(name), rules=load_rules(rules)))
     games, pace, started = 0, Pace(), time.perf_counter()
@@ -270,10 +283,10 @@ def _measure_agent(name: str, seconds: float) -> Figures:
 
 
 def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figures:
-    """Measure the turns a second of ``mcts`` on one thread, on the empty board, with each piece in hand equally often.
+    """Measure how many turns a second ``mcts`` takes on one thread.
 
-    An iteration plays one game to its end, so the rollouts are compared with games of plain C on one thread, in the
-    same rounds.
+    The board is empty, and each piece is in hand equally often. An iteration plays one game to its end, so the rollouts
+    are compared with games of the C program on one thread, in the same rounds.
     """
     hands = [number % PIECES for number in range(turns)]
     batch = Batch.from_positions([PackedPosition(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])
@@ -297,7 +310,10 @@ def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figu
 
 
 def _measure_training(trainer: str, folder: Path, scale: int) -> Figures:
-    """Measure the seconds of a whole training in a process of its own, including its start and its archive."""
+    """Measure the seconds of a whole training in a process of its own, including the start of the process.
+
+    The training writes to an archive in ``folder``. ``scale`` divides its usual number of games or generations.
+    """
     key, extent = TRAININGS[trainer]
     overrides = [f"trainer.{key}={extent // scale}", f"archive.root={folder / trainer}"]
     return {
@@ -316,10 +332,10 @@ def _measure_run(games: int, folder: Path) -> Figures:
 
 
 def measure_startup(folder: Path, rounds: int) -> Figures:
-    """Measure the fastest wall seconds of each command in its own process, and their ratio to ``IMPORTS_PROGRAM``.
+    """Measure the fastest wall time of each command in its own process, and its ratio to that of ``IMPORTS_PROGRAM``.
 
-    The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``; from the
-    second round on, its archive already has the two games.
+    The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``, which from
+    the second round on already has the archive with the two games.
     """
     imports: list[float] = []
     seconds: dict[str, list[float]] = {name: [] for name in STARTUP_COMMANDS}

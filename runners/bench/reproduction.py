@@ -78,7 +78,7 @@ NARROW_COLUMNS = (
 
 @dataclass(frozen=True)
 class PairingOptions:
-    """The settings that all pairings share."""
+    """The options that all pairings share."""
 
     games: int  # games of each pairing
     seed: int
@@ -89,22 +89,22 @@ class PairingOptions:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The policy that a training made, and the results of its games."""
+    """The policy that a training made, and the results of the games of this training."""
 
     policy: str  # name
     learner: str  # label
     opponent: str  # label
-    results: ResultCounts  # the learner's (losses, draws, wins) in the games that it learned from
+    results: ResultCounts  # the learner's (losses, draws, wins) in the games from which it learned
     played: int  # games played by this command; 0 if the training was found
 
 
 def train_if_missing(
     overrides: str, storage: ArchiveOptions, command: str, stop: threading.Event, progress: Progress | None
 ) -> TrainingResult | None:
-    """Train as ``qarena train`` does unless the archive has the policy; return None if the training was stopped.
+    """Carry out a training as ``qarena train`` does if the archive lacks its policy, and return its result.
 
-    ``overrides`` are separated by spaces. Raises the errors of a training; a wrong request is refused before any game
-    is played.
+    ``overrides`` are separated by spaces. Returns None if the training was stopped. Raises the errors of a training; a
+    wrong request is refused before any game is played.
     """
     request = _build_training_request(overrides.split(), storage, command)
     archive = ArchiveStore.open(storage.root, create=True)
@@ -127,7 +127,7 @@ def _build_training_request(overrides: list[str], storage: ArchiveOptions, comma
 
 
 def _find_trained_card(request: TrainingRequest, archive: ArchiveStore) -> PolicyCard | None:
-    """Return the card of the same training by the same code, or None if the archive lacks it."""
+    """Return the card of the policy that the same training by the same code made, or None if the archive lacks it."""
     card = policy_store.find_by_name(archive, request.policy)
     is_same = (
         card is not None
@@ -139,7 +139,10 @@ def _find_trained_card(request: TrainingRequest, archive: ArchiveStore) -> Polic
 
 
 def _load_training_result(archive: ArchiveStore, card: PolicyCard, played: int) -> TrainingResult:
-    """Load a training's result from the policy's card and learning curve."""
+    """Load the result of a training from the card and the learning curve of its policy.
+
+    ``played`` is the number of games that this command played for the training.
+    """
     (run_id,) = card.learned["run_ids"]
     learner = find_training(archive, run_id).label
     record = archive.find_run(run_id)
@@ -151,7 +154,7 @@ def _load_training_result(archive: ArchiveStore, card: PolicyCard, played: int) 
 
 
 class PairingKey(NamedTuple):
-    """The identity of a pairing: its rules and two labels in alphabetical order."""
+    """The identity of a pairing: its rules and its two labels in alphabetical order."""
 
     rules: str
     first: str
@@ -169,7 +172,7 @@ class Side:
 def find_sides(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
     """Return the player and the opponent of a figure in a variant.
 
-    Returns None for the variant ``CODE`` if neither player differs from the one in the text.
+    Returns None for the variant ``CODE`` if both players are the same as in the variant ``TEXT``.
     """
     implementations = [find_implementation(label, figure.version) for label in (figure.player, figure.opponent)]
     if variant == CODE and not any(implementation and implementation.code for implementation in implementations):
@@ -188,7 +191,7 @@ def _build_side(label: str, implementation: Implementation | None, variant: str)
 
 
 def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
-    """List the trainings that figures need, each once, as overrides of ``qarena train``."""
+    """Return the trainings that the figures need, each once, as overrides of ``qarena train``."""
     sides_of_figures = (find_sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
     return list(dict.fromkeys(side.trainer for sides in sides_of_figures for side in sides if side.trainer))
 
@@ -219,7 +222,7 @@ class Pairings:
         return sum(experiment.count_missing_games(self.settings.games) for experiment in self.experiments.values())
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
-        """Play the games that the archive lacks until done or ``stop`` is set; return the number of games played."""
+        """Play the games that the archive lacks until ``stop`` is set, and return the number of games played."""
         count, shared_progress = 0, _SharedProgress(progress) if progress else None
         if progress and self.missing_game_count:
             progress.start(self.missing_game_count)
@@ -233,7 +236,7 @@ class Pairings:
         return count
 
     def compare_figure(self, figure: PublishedRate) -> ComparedRate:
-        """Compare a published figure with the results of the games played for it."""
+        """Return a published figure together with the rates measured in the games that were played for it."""
         return ComparedRate(figure, self._measure_figure(figure, TEXT), self._measure_figure(figure, CODE))
 
     def _measure_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
@@ -256,7 +259,10 @@ class Pairings:
         return build_measured_rate(figure, result.learner, result.opponent, result.results) if result else None
 
     def _find_agents(self, figure: PublishedRate, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
-        """Return the agents of the player and the opponent; None without sides, or while one still needs a training."""
+        """Return the agents of the player and the opponent of a figure.
+
+        Returns None if the figure has no sides in this variant, or if one of them still needs a training.
+        """
         sides = find_sides(figure, variant)
         if sides is None or any(side.trainer and side.trainer not in self.training_results for side in sides):
             return None
@@ -281,18 +287,18 @@ class _SharedProgress:
         self.report_turns, self.advance = progress.report_turns, progress.advance
 
     def start(self, games: int) -> None:
-        """Do nothing, because the count has begun."""
+        """Do nothing, because the shared count has already begun."""
 
 
 def add_policy_to_label(label: str, policy: str | None) -> str:
-    """Add a policy to a label: ``rl_encoded`` becomes ``rl_encoded(policy=NAME)``. None returns the label unchanged."""
+    """Return a label with a policy, as in ``rl_encoded(policy=NAME)``, or the label unchanged if ``policy`` is None."""
     if policy is None:
         return label
     return f"{label[:-1]},policy={policy})" if label.endswith(")") else f"{label}(policy={policy})"
 
 
 def _sort_agents(agents: tuple[AgentSpec, AgentSpec]) -> tuple[AgentSpec, AgentSpec]:
-    """Sort two agents by label, so that figures that see one pairing from different sides share a run."""
+    """Sort two agents by label, so that figures that name a pairing's agents in different orders share a run."""
     first, second = agents
     return (first, second) if first.label <= second.label else (second, first)
 
@@ -320,7 +326,7 @@ class ReproduceRequest:
 def build_reproduce_request(
     study: str | None, settings: PairingOptions, markdown: Path | None, html: Path | None
 ) -> ReproduceRequest:
-    """Build the request from the options of the command; an odd number of games becomes the next even one.
+    """Build the request from the options of the command, with an odd number of games rounded up to an even one.
 
     ``study`` is a list such as ``A,C``, or None for all studies. Raises ``RequestError`` for the first invalid value,
     before any file is touched.
@@ -336,7 +342,10 @@ def build_reproduce_request(
 
 
 def _parse_studies(text: str | None) -> tuple[str, ...]:
-    """Parse the letters in ``A,C``; None stands for all studies."""
+    """Return the letters of the studies in a text such as ``A,C``, or all letters if ``text`` is None.
+
+    Raises ``RequestError`` for a study that does not exist.
+    """
     valid_studies = [study.study for study in read_studies()]
     studies = valid_studies if text is None else [letter.strip().upper() for letter in text.split(",")]
     for study in studies:
@@ -346,7 +355,7 @@ def _parse_studies(text: str | None) -> tuple[str, ...]:
 
 
 def reproduce(request: ReproduceRequest) -> int:
-    """Train and play what is missing, print the comparison, write the files, and return the exit code."""
+    """Carry out the missing trainings and games, print the comparison, write the files and return the exit code."""
     root = request.settings.storage.root
     with stop_on_signal() as stop:
         training_results = _run_trainings(request, stop)
@@ -367,7 +376,10 @@ def reproduce(request: ReproduceRequest) -> int:
 
 
 def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str, TrainingResult]:
-    """Run the trainings that the figures need; return results by overrides, fewer than all if ``stop`` is set."""
+    """Return the results of the trainings that the figures need, by overrides.
+
+    Missing trainings are carried out first. If ``stop`` is set, the results of some trainings are missing.
+    """
     settings, results = request.settings, {}
     for training in list_training_overrides(request.figures):
         if stop.is_set():
@@ -395,7 +407,7 @@ def print_reproduction(reproduction: Reproduction) -> None:
 
 
 def _describe_origin(settings: PairingOptions) -> str:
-    """Return a sentence with the command and the settings behind a report."""
+    """Return a sentence with the command and the options from which a report was made."""
     return (
         f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each "
         f"pairing, seed {settings.seed}."

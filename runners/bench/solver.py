@@ -36,11 +36,11 @@ PROOF_MEGABYTES = 256.0
 
 
 def bench_solver(quick: bool = False) -> Figures:
-    """Measure the solver and return the figures, nested as they are printed.
+    """Measure the solver, the oracle and annotation, and return the figures, nested as they are printed.
 
-    ``quick`` solves a tenth of the positions and not the whole game. Positions with the same number of pieces share a
-    table that is empty at first. Milliseconds are processor time, so that other work on the machine does not count.
-    Raises ``FailureError`` if the C++ program finds another value.
+    With ``quick``, a tenth of the positions is solved, and the whole game is not. Positions with the same number of
+    pieces share a table that is empty at first. Milliseconds are processor time, so that other work on the machine does
+    not affect them. Raises ``FailureError`` if the C++ program finds other values.
     """
     figures: Figures = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
@@ -59,7 +59,10 @@ def bench_solver(quick: bool = False) -> Figures:
 
 
 def sample_positions(pieces: int, count: int) -> list[PackedPosition]:
-    """Sample ``count`` random live positions of ``pieces`` pieces with a safe piece in hand; always the same ones."""
+    """Return ``count`` random live positions with ``pieces`` pieces on the board and a safe piece in hand.
+
+    The positions are the same at every call.
+    """
     generator = random.Random(pieces)
     positions: list[PackedPosition] = []
     while len(positions) < count:
@@ -90,7 +93,7 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
 
 
 def _measure_threads(positions: Sequence[PackedPosition]) -> Figures:
-    """Measure the positions a second on one thread and on two threads that share a table, alternately."""
+    """Measure the positions solved a second on one thread and on two threads that share a table, alternately."""
 
     def measure_speed(threads: int) -> float:
         solver = Solver(CLASSIC, MEGABYTES)
@@ -107,14 +110,14 @@ def _measure_threads(positions: Sequence[PackedPosition]) -> Figures:
 
 
 class YardstickResult(NamedTuple):
-    """The values that the C++ program found, and its time."""
+    """The values that the C++ program found, and the time that it took."""
 
     values: list[int]  # one for each position
     processor_seconds: float  # for all positions
 
 
 def run_yardstick(program: Path, positions: Sequence[PackedPosition]) -> YardstickResult:
-    """Solve positions with the C++ program ``program``, and return the values and the time."""
+    """Solve positions with the C++ program at the path ``program``, and return the values and the time."""
     lines = "".join(
         f"{position.lanes} {position.occupied} {position.available} {position.hand}\n" for position in positions
     )
@@ -131,7 +134,10 @@ TURNS = 200  # turns of the oracle with each number of pieces on the board
 
 
 def measure_oracle(quick: bool = False) -> Figures:
-    """Measure the time of the oracle's turns in microseconds, by number of pieces, and the longest time."""
+    """Measure the median and the longest time of the oracle's turns, by number of pieces on the board.
+
+    The times are in microseconds.
+    """
     times = measure_turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
     rows = times.compute_summaries().items()
     figures = {f"{pieces}_pieces": {"median": row["median"], "worst": row["max"]} for pieces, row in rows}
@@ -140,10 +146,10 @@ def measure_oracle(quick: bool = False) -> Figures:
 
 
 def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figures:
-    """Measure the decisions annotated a second in whole games of four agents, each time in a new archive.
+    """Measure how many decisions a second are annotated in whole games of four agents, each time in a new archive.
 
-    The figures ``values`` use the tablebase for boards of up to five pieces, then the whole tablebase. The figure
-    ``choices`` also counts the choices that keep the value.
+    For the first figure, the tablebase is used for boards with up to five pieces; for the second, for all of its
+    boards. The figure ``choices`` includes the time to count the choices that keep the value.
     """
     games = GAMES // (50 if quick else 1)
     tablebase = find_largest_tablebase(CLASSIC)
@@ -161,7 +167,7 @@ def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figur
 
 
 def _measure_annotation_speed(root: Path, games: int, options: AnnotationOptions) -> float:
-    """Return the decisions annotated a second, including the time to read and write the archive's files."""
+    """Return the number of decisions annotated a second, including the time to read and write the archive's files."""
     agents = tuple(load_agent(name) for name in AGENTS)
     play_games(RunSpec(load_rules("classic"), agents, PAIRINGS, 1, 0), root, games, options.threads)
     archive = ArchiveStore.open(root)

@@ -1,4 +1,4 @@
-"""Timing: commands in processes of their own, functions in rounds, programs in C and C++ to compare with.
+"""Timing of commands in processes of their own and of functions in rounds; programs in C and C++ for comparison.
 
 The fastest round counts, because noise only adds time.
 """
@@ -46,7 +46,7 @@ def measure_process(
 ) -> ProcessUsage:
     """Run ``qarena`` or another program in ``folder`` and measure its time and memory.
 
-    Raises ``FailureError`` for another exit code than ``expected_exit_code``.
+    ``program`` is Python code. Raises ``FailureError`` if the exit code is not ``expected_exit_code``.
     """
     wrapper_command = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
     completed = subprocess.run(wrapper_command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
@@ -59,7 +59,7 @@ def measure_process(
 
 
 def time_fastest(measure: Callable[[], object], rounds: int) -> float:
-    """Return the seconds of the fastest of several rounds."""
+    """Return the seconds of the fastest of ``rounds`` calls of ``measure``."""
     seconds = []
     for _ in range(rounds):
         started = time.perf_counter()
@@ -69,7 +69,10 @@ def time_fastest(measure: Callable[[], object], rounds: int) -> float:
 
 
 def compile_program(source: str, folder: Path) -> Path | None:
-    """Compile a program beside this file into ``folder``; return its path, or None if there is no compiler."""
+    """Compile a C or C++ source beside this file into ``folder``, and return the path of the program.
+
+    Returns None if there is no compiler.
+    """
     commands, flag = COMPILERS[Path(source).suffix]
     compiler = next(filter(None, map(shutil.which, commands)), None)
     if compiler is None:

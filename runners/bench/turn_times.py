@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -61,7 +61,10 @@ clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32,
 
 @dataclass(frozen=True)
 class TurnTimes:
-    """The times of an agent's turns in microseconds, by number of pieces on the board; empty rows are missing."""
+    """The times of an agent's turns in microseconds, by number of pieces on the board.
+
+    Numbers of pieces for which no turn was timed are missing.
+    """
 
     agent: AgentSpec
     rules: Rules
@@ -69,11 +72,14 @@ class TurnTimes:
     samples: Mapping[int, NDArray[np.float64]]  # by pieces on the board: [positions] microseconds
 
     def compute_summaries(self) -> dict[int, dict[str, float]]:
-        """Compute minimum, quartiles, mean and maximum of each row, in microseconds, by number of pieces."""
+        """Compute the minimum, quartiles, mean and maximum of the times, by number of pieces on the board.
+
+        The figures are in microseconds.
+        """
         return {pieces: _summarize_times(times) for pieces, times in self.samples.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the times to figures for JSON."""
+        """Return the agent, the rules and the summaries of its times as a dictionary for JSON."""
         by_pieces = {
             f"{pieces}": {"positions": len(self.samples[pieces]), **row}
             for pieces, row in self.compute_summaries().items()
@@ -89,7 +95,11 @@ class TurnTimes:
 
 
 def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
-    """Measure and print the times of an agent's turns, write them as JSON to ``file``, and return the exit code."""
+    """Measure and print the times of an agent's turns, and return the exit code.
+
+    The times are also written as JSON to ``file``, if it is given; they are not printed if it is the standard output.
+    Without ``rules``, the agent plays rules that it supports.
+    """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))
     with stop_on_signal() as stop, show_progress_bar("timing", "turns") as bar:
@@ -117,11 +127,11 @@ def _summarize_times(times: NDArray[np.float64]) -> dict[str, float]:
 def measure_turn_times(
     agent: AgentSpec, rules: Rules, positions: int, seed: int, stop: threading.Event, progress: Progress | None = None
 ) -> TurnTimes:
-    """Time an agent's turns in ``positions`` positions of each number of pieces on the board, 0 to 15.
+    """Time an agent's turns in up to ``positions`` positions for each number of pieces on the board, 0 to 15.
 
-    The positions are from random games in which a line is not finished yet, with a piece in hand where the opponent
-    chooses the piece. Setting ``stop`` ends the measurement early. Raises ``RequestError`` for an agent that does not
-    play these rules, and for a number out of range.
+    The positions are from random games in which no line is finished yet, with a piece in hand if the opponent chooses
+    the piece. Setting ``stop`` ends the measurement early. Raises ``RequestError`` if the agent does not play these
+    rules, or if a number is out of range.
     """
     for name, value, minimum, maximum in (("positions", positions, 1, MAX_POSITIONS), ("seed", seed, 0, MAX_SEED)):
         if not minimum <= value <= maximum:
@@ -147,17 +157,25 @@ def measure_turn_times(
     return TurnTimes(agent, rules, seed, {pieces: np.array(row) / 1000 for pieces, row in samples.items() if row})
 
 
-def _list_measuring_steps(counts: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield the rows in the order of measuring, each with the number of positions up to which it is to be measured."""
+class MeasuringStep(NamedTuple):
+    """A step of the measurement, in which one row of positions is measured up to a given position."""
+
+    pieces: int  # on the board in each position of the row
+    end: int  # the index in the row before which all positions have been measured after this step
+
+
+def _list_measuring_steps(counts: Mapping[int, int]) -> Iterator[MeasuringStep]:
+    """Yield the steps of the measurement in their order; ``counts`` has the positions for each number of pieces."""
     for share in SHARES:
         for pieces, count in counts.items():
-            yield pieces, max(1, int(count * share))
+            yield MeasuringStep(pieces, max(1, int(count * share)))
 
 
 def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[PackedPosition]]:
-    """Return, by number of pieces on the board, the first ``count`` positions of random games with a placement.
+    """Return the first ``count`` positions of random games for each number of pieces on the board.
 
-    There are fewer, or none, where random games hardly ever last that long.
+    A placement follows each of the positions. There are fewer, or none, for a number of pieces that random games hardly
+    ever reach.
     """
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     positions_by_pieces: dict[int, list[PackedPosition]] = {pieces: [] for pieces in range(CELLS)}
@@ -174,7 +192,7 @@ def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, li
 
 @inline_function
 def read_clock(timespec: Any) -> int:
-    """Return the nanoseconds of the monotonic clock; ``timespec`` [2] int64 is overwritten."""
+    """Return the nanoseconds of the monotonic clock, and overwrite the scratch array ``timespec`` [2] int64."""
     clock_gettime(CLOCK, timespec.ctypes.data)
     return int64(timespec[0] * NANOSECONDS_PER_SECOND + timespec[1])
 
@@ -183,7 +201,7 @@ def read_clock(timespec: Any) -> int:
 def time_repeated_turns(
     turn: TurnKernel, agent: Any, rules: Any, position: PackedPosition, seed: int, turns: int, timespec: Any
 ) -> int:
-    """Return the nanoseconds that ``turns`` turns take, beginning with an empty memory of the game."""
+    """Return the nanoseconds that ``turns`` turns in one position take, after the agent's memory is cleared."""
     memory(agent)[:] = 0
     started = read_clock(timespec)
     for number in range(turns):
@@ -197,7 +215,10 @@ def time_repeated_turns(
 def fill_turn_nanoseconds(
     turn: TurnKernel, agent: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
 ) -> None:
-    """Write the time of a turn in each position into ``nanoseconds`` [B]; ``timespec`` [2] int64 is scratch."""
+    """Write the nanoseconds of a turn in each position into ``nanoseconds`` [B].
+
+    ``timespec`` [2] int64 is a scratch array.
+    """
     for i in range(nanoseconds.shape[0]):
         position = PackedPosition(
             batch.lanes[i],
@@ -219,8 +240,8 @@ def fill_turn_nanoseconds(
 def measure_turn_nanoseconds(player: BatchPlayer, batch: Batch, rng: Streams) -> NDArray[np.float64]:
     """Measure the time of a turn in each position: [B] nanoseconds.
 
-    A jitted player is timed inside a kernel. A player in Python takes one position at a time, and the interpreter's
-    cost is part of its time.
+    A jitted player is timed inside a kernel. A player in Python takes one position at a time, and its time includes the
+    cost of the interpreter.
     """
     nanoseconds = np.zeros(len(batch.lanes))
     if isinstance(player, KernelPlayer):
@@ -253,7 +274,7 @@ def print_turn_times(times: TurnTimes) -> None:
 
 
 def format_figure(value: Any) -> str:
-    """Format a measured figure: small numbers with three decimals, larger ones without."""
+    """Format a measured figure: a float below 100 with three decimals, any other number without decimals."""
     if isinstance(value, float) and abs(value) < 100:
         return f"{value:,.3f}"
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

@@ -43,11 +43,11 @@ from runners.play.session import AgentOpponent, Session
 WarmUpStep = tuple[str, Callable[[], object]]  # name and action
 
 ARCHIVE_AGENTS = ("oracle", "random")  # agents whose games the steps on an archive need
-FROM_PIECES = 12  # decisions on boards with at least so many pieces are judged: quick to search, and all is compiled
+FROM_PIECES = 12  # least pieces on boards whose decisions are judged: quick to search, and every kernel is compiled
 
 
 class StepTime(NamedTuple):
-    """The time that a step took."""
+    """The name of a step and the time that it took."""
 
     name: str
     seconds: float
@@ -56,8 +56,8 @@ class StepTime(NamedTuple):
 def time_warm_up_steps() -> Iterator[StepTime]:
     """Play every agent into a temporary archive, use the archive, and yield the time of each step.
 
-    Two processes share the steps, because numba compiles one kernel at a time in a process. One plays the agents; the
-    other solves, and works on an archive. Both take about as long and share few kernels.
+    Two processes share the steps, because numba compiles one kernel at a time in a process. One process plays the
+    agents; the other one solves positions and works on an archive. Both take about as long, and they share few kernels.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         second_root, root = Path(folder, "other"), Path(folder, "rest")
@@ -84,7 +84,7 @@ def time_warm_up_steps() -> Iterator[StepTime]:
 
 @dataclass(frozen=True)
 class WarmUpTask(Task[None, list[StepTime]]):
-    """The steps of the second process, the solver and the work on an archive, as one chunk."""
+    """The task of the second process: the steps that solve positions and work on an archive, as one chunk."""
 
     root: str
 
@@ -92,7 +92,7 @@ class WarmUpTask(Task[None, list[StepTime]]):
         return lambda _chunk, _stop: self._time_steps()  # the pool ends the process to stop it
 
     def _time_steps(self) -> list[StepTime]:
-        """Carry out the steps and return their times."""
+        """Carry out the steps of this task, and return the time of each step."""
         root = Path(self.root)
         steps: list[WarmUpStep] = [
             *(
@@ -110,14 +110,14 @@ class WarmUpTask(Task[None, list[StepTime]]):
 
 
 def time_step(name: str, step: Callable[[], object]) -> StepTime:
-    """Carry out a step and measure its time."""
+    """Carry out a step and return its name and the time that it took."""
     started = time.perf_counter()
     step()
     return StepTime(name, time.perf_counter() - started)
 
 
 def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
-    """Play an agent against itself, with two imposed plies."""
+    """Play two games of an agent against itself, with two imposed plies, into the archive at ``root``."""
     agent = load_agent(name)
     play_games(RunSpec(load_rules(choose_rules_name(agent)), (agent, agent), ((0, 1),), seed, 2), root)
 
@@ -132,7 +132,7 @@ def play_python_agents(root: Path) -> None:
 
 
 def load_agent_kernels() -> None:
-    """Load the kernels of agents for all values of their parameters, and those of trainings and environments."""
+    """Load the kernels of agents, for all values of their parameters, and the kernels of trainings and environments."""
     for module in ("runners.learning.training.online", "runners.learning.environments.step_kernels"):
         importlib.import_module(module)
     for name in list_options("agent"):
@@ -150,7 +150,7 @@ def export_and_read_games(root: Path) -> None:
 
 
 def index_and_query_openings(root: Path) -> None:
-    """Index an archive and look up the empty board."""
+    """Index the games of an archive, and look up the empty board in the index."""
     archive = ArchiveStore.open(root)
     index_runs(archive, archive.list_run_ids())
     run_id = archive.list_run_ids()[0]
@@ -164,7 +164,7 @@ def index_and_query_openings(root: Path) -> None:
 
 
 def derive_policies(root: Path) -> None:
-    """Derive a policy of each kind from the games of an archive under classic rules, without storing it."""
+    """Derive a policy of each kind from the games of an archive under classic rules, without storing the policy."""
     with open_archive(root) as opened:
         dataset = load_dataset(select_games(opened, "agent_0 = 'random'"))
     for kind in list_options(KIND_GROUP):
@@ -173,13 +173,13 @@ def derive_policies(root: Path) -> None:
 
 
 def annotate_last_decisions(root: Path) -> None:
-    """Find the exact values of the last decisions in the games of an archive."""
+    """Annotate the last decisions in the games of an archive with exact values."""
     archive = ArchiveStore.open(root)
     annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
 
 
 def verify_whole_archive(root: Path) -> None:
-    """Verify an archive with its derived tables."""
+    """Verify an archive with its derived tables. Problems are ignored."""
     verify_archive(ArchiveStore.open(root))
 
 
@@ -195,11 +195,11 @@ def play_session_with_hints() -> None:
 
 
 def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
-    """Play games into an archive without progress or tables; return the seconds of playing and writing."""
+    """Play games into an archive without a progress bar or tables; return the seconds of playing and writing."""
     request = RunRequest(spec, games, threads, ArchiveOptions(root, other_code="extend"), progress=False)
     return execute_request(request, "qarena warm", threading.Event()).seconds
 
 
 def choose_rules_name(agent: AgentSpec) -> str:
-    """Return the name of rules that an agent plays: classic, or own_piece if it plays only where the mover chooses."""
+    """Return the name of rules that an agent plays: ``classic`` if it plays them, otherwise ``own_piece``."""
     return "classic" if "opponent" in list_choosers(agent.build()) else "own_piece"

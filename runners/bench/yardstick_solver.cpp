@@ -48,7 +48,7 @@ static std::vector<int> line_masks() {
     return lines;
 }
 
-/* All permutations of the cells that keep the set of lines, cell by cell: a line must become one once it is complete. */
+/* All permutations of the cells that keep the set of lines, cell by cell: the image of each complete line must be a line. */
 static void find_symmetries(const std::vector<int>& lines, int* to, int cell, int used) {
     if (cell == CELLS) {
         for (int half = 0; half < 2; half++)
@@ -191,7 +191,7 @@ static int can_place_late(Board board, int available, int hand, int question) {
     return 0;
 }
 
-/* Whether who holds `hand`, which finishes no line at once, can win or at least draw. */
+/* Whether the player who holds `hand`, which finishes no line at once, can win or at least draw. */
 static int can_place(Board board, int available, int hand, int question) {
     const int pieces = __builtin_popcount((unsigned)board.occupied) + 1;
     if (pieces > LATE_PIECES) return can_place_late(board, available, hand, question);
