@@ -133,7 +133,10 @@ def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
     condition = " AND ".join(conditions)
     if game_filter.where is None:
         return condition or ALWAYS_TRUE
-    return check_and_combine_conditions(opened, condition, game_filter.where) if condition else game_filter.where
+    if condition:
+        return check_and_combine_conditions(opened, condition, game_filter.where)
+    check_condition(opened, game_filter.where)
+    return game_filter.where
 
 
 def check_single_rules(records: Collection[RunRecord]) -> None:
