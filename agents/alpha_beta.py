@@ -73,21 +73,22 @@ DEPTH = 1  # index of the parameter, by a policy
 
 
 @inline_function
-def win_value(evaluation: int, depth: int) -> int:
+def finished_line_value(evaluation_mode: int, placements_to_go: int) -> int:
     """Return what a line is worth to the player who finishes it, under this evaluation.
 
-    ``depth`` is the number of placements that the search could still make, including the one that finishes the line.
+    ``placements_to_go`` is the number of placements that the search could still make, including the one that finishes
+    the line.
     """
-    return FULL_SHARE if evaluation == SHARE_EVALUATION else depth
+    return FULL_SHARE if evaluation_mode == SHARE_EVALUATION else placements_to_go
 
 
 @inline_function
-def depth_limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
+def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) -> int:
     """Return the value, for the mover, of a position at the depth limit.
 
     ``safe_left`` of the ``pieces_left`` pieces that the mover could give are safe.
     """
-    if evaluation == SOONER_WIN_EVALUATION or pieces_left == 0:
+    if evaluation_mode == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
     return 2 * FULL_SHARE * safe_left // pieces_left - FULL_SHARE
 
@@ -108,7 +109,7 @@ def memory_index(lanes: int, key: int) -> int:
 
 
 @inline_function
-def last_placement_value(position: PackedPosition, evaluation: int, rules: Any) -> int:
+def one_placement_search_value(position: PackedPosition, evaluation_mode: int, rules: Any) -> int:
     """Return the value of a position whose hand cannot win at once, searched one placement deep.
 
     ``search_value`` uses this for depth 1 under ``SHARE_EVALUATION``. The value is the greatest over all cells and
@@ -120,7 +121,7 @@ def last_placement_value(position: PackedPosition, evaluation: int, rules: Any) 
         placed = place_hand(position, lowest_bit(empty))
         safe = int64(popcount(position.available & safe_pieces(placed.lanes, placed.occupied, rules)))
         safe_left = safe - int64(safe > 0)  # a safe gift leaves the fewest
-        best = max(best, -depth_limit_value(evaluation, pieces_left, safe_left))
+        best = max(best, -depth_limit_value(evaluation_mode, pieces_left, safe_left))
         empty &= empty - 1
     return best
 
@@ -132,7 +133,7 @@ SEARCH_SIGNATURE = types.int64(
 
 @kernel(SEARCH_SIGNATURE)
 def search_value(
-    position: PackedPosition, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any
+    position: PackedPosition, depth: int, alpha: int, beta: int, evaluation_mode: int, rules: Any, agent: Any
 ) -> int:
     """Return the value, for the mover, of a position whose hand cannot win at once.
 
@@ -142,7 +143,11 @@ def search_value(
     if position.available == 0:
         return int64(0)
     if depth == 1:
-        return last_placement_value(position, evaluation, rules) if evaluation == SHARE_EVALUATION else int64(0)
+        return (
+            one_placement_search_value(position, evaluation_mode, rules)
+            if evaluation_mode == SHARE_EVALUATION
+            else int64(0)
+        )
     memory, key, index = scratch(agent), uint64(0), int64(0)
     if depth >= MEMORY_DEPTH:
         key = uint64(memory_key(position, depth))
@@ -152,7 +157,7 @@ def search_value(
             value, bound = int64(entry >> uint64(27)) - UNBOUNDED, int64(entry >> uint64(25)) & 3
             if bound == EXACT or (bound == AT_LEAST and value >= beta) or (bound == AT_MOST and value <= alpha):
                 return value
-    best, lost = int64(-UNBOUNDED), -win_value(evaluation, depth - 1)
+    best, lost = int64(-UNBOUNDED), -finished_line_value(evaluation_mode, depth - 1)
     empty = ~position.occupied & ALL_CELLS
     while empty != 0 and best < beta:
         placed = place_hand(position, lowest_bit(empty))
@@ -161,7 +166,7 @@ def search_value(
             best = max(best, lost)
         while safe != 0 and best < beta:
             child = give_piece(placed, lowest_bit(safe))
-            best = max(best, -search_value(child, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
+            best = max(best, -search_value(child, depth - 1, -beta, -max(alpha, best), evaluation_mode, rules, agent))
             safe &= safe - 1
         empty &= empty - 1
     if depth >= MEMORY_DEPTH:
@@ -173,7 +178,7 @@ def search_value(
 
 @inline_function
 def gift_value(
-    position: PackedPosition, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any
+    position: PackedPosition, piece: int, depth: int, floor: int, evaluation_mode: int, rules: Any, agent: Any
 ) -> int:
     """Return what it is worth to the giver to give ``piece``, if ``depth`` placements follow.
 
@@ -181,18 +186,18 @@ def gift_value(
     """
     child = give_piece(position, piece)
     if winning_cells(child.lanes, child.occupied, piece, rules) != 0:
-        return -win_value(evaluation, depth)
-    return -search_value(child, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
+        return -finished_line_value(evaluation_mode, depth)
+    return -search_value(child, depth, -UNBOUNDED, -floor, evaluation_mode, rules, agent)
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
-def search_valued_turn(position: PackedPosition, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_valued_turn(position: PackedPosition, depth: int, evaluation_mode: int, rules: Any, agent: Any) -> int:
     """Return the best turn with the piece in hand, together with its value, as one integer.
 
     The integer is the value shifted left by ``TURN_BITS``, plus the encoded turn. On ties, the turn with the lowest
     cell is returned, then the one with the lowest gift.
     """
-    best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
+    best, turn, highest = int64(-UNBOUNDED), int64(0), finished_line_value(evaluation_mode, depth)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     pieces = int64(popcount(position.available))
     for cell in range(CELLS):
@@ -210,16 +215,16 @@ def search_valued_turn(position: PackedPosition, depth: int, evaluation: int, ru
                 continue
             if depth == 1:
                 safe_left = int64(popcount(safe & ~(int64(1) << gift)))
-                value = -depth_limit_value(evaluation, pieces - 1, safe_left)
+                value = -depth_limit_value(evaluation_mode, pieces - 1, safe_left)
             else:
-                value = gift_value(placed, gift, depth - 1, best, evaluation, rules, agent)
+                value = gift_value(placed, gift, depth - 1, best, evaluation_mode, rules, agent)
             if value > best:
                 best, turn = value, encode_turn(cell, gift)
     return (best << TURN_BITS) | turn
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
-def search_valued_gift(position: PackedPosition, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
+def search_valued_gift(position: PackedPosition, depth: int, evaluation_mode: int, rules: Any, agent: Any) -> int:
     """Return the best gift of a position without a piece in hand, together with its value, as one integer.
 
     ``depth`` placements follow the gift. The lowest gift is returned on ties. The integer has the form that
@@ -228,14 +233,14 @@ def search_valued_gift(position: PackedPosition, depth: int, evaluation: int, ru
     best, choice = int64(-UNBOUNDED), int64(NONE)
     for piece in range(PIECES):
         if (position.available >> piece) & 1:
-            value = gift_value(position, piece, depth, best, evaluation, rules, agent)
+            value = gift_value(position, piece, depth, best, evaluation_mode, rules, agent)
             if value > best:
                 best, choice = value, int64(piece)
     return (best << TURN_BITS) | encode_turn(NONE, choice)
 
 
 @inline_function
-def proven_result(valued_turn: int) -> float:
+def proven_result_or_zero(valued_turn: int) -> float:
     """Return 1 if a turn is proven to win, -1 if it is proven to lose, and 0 otherwise.
 
     ``valued_turn`` was found with ``SOONER_WIN_EVALUATION``.
@@ -251,7 +256,7 @@ def alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
         valued_turn = search_valued_gift(position, depth, SOONER_WIN_EVALUATION, rules, agent)
     else:
         valued_turn = search_valued_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
-    report_evaluation(agent, proven_result(valued_turn), NO_VISITS)
+    report_evaluation(agent, proven_result_or_zero(valued_turn), NO_VISITS)
     return valued_turn & 0xFFFF
 
 

@@ -35,21 +35,21 @@ BYTES = uint64(0x0101_0101_0101_0101)
 TOPS = uint64(0x8080_8080_8080_8080)
 
 
-def _pack_preference_order(order: list[int]) -> int:
+def _pack_pieces_by_preferred_values(value_bits: list[int]) -> int:
     """Pack the pieces in the order in which study B prefers them: the n-th piece in the n-th group of four bits.
 
-    ``order`` has, for each of the eight attribute values in order of preference, the bit that it sets in a piece, or
-    0. The study forms pieces from four of the first four values, then from four of the first five, and so on, in the
+    ``value_bits`` has, for each of the eight attribute values in order of preference, the bit that it sets in a piece,
+    or 0. The study forms pieces from four of the first four values, then from four of the first five, and so on, in the
     lexicographic order of the values' places.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
-        preferences += [sum(chosen) for chosen in combinations(order[:size], ATTRIBUTES)]
+        preferences += [sum(chosen) for chosen in combinations(value_bits[:size], ATTRIBUTES)]
     return sum(piece << 4 * rank for rank, piece in enumerate(dict.fromkeys(preferences)))
 
 
 def _build_preference_tables() -> NDArray[np.uint64]:
-    """Build the table of packed preference orders: [4096], see ``_pack_preference_order``.
+    """Build the table of packed preference orders: [4096], see ``_pack_pieces_by_preferred_values``.
 
     The index of an order has three bits for each of high, coloured, solid and square: the rank of this value among the
     eight attribute values.
@@ -59,7 +59,7 @@ def _build_preference_tables() -> NDArray[np.uint64]:
         order = [0] * VALUES
         for bit, rank in zip(VALUE_BITS, ranks, strict=False):
             order[rank] = bit
-        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _pack_preference_order(order)
+        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _pack_pieces_by_preferred_values(order)
     return lists
 
 
@@ -89,14 +89,16 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
 
 
 @inline_function
-def gift_by_frequency(position: PackedPosition, alpha: float, seed: int) -> int:
+def gift_by_frequency(position: PackedPosition, commonest_first_probability: float, seed: int) -> int:
     """Return the available piece that comes first in the study's order of preference, or NONE if no piece is available.
 
-    With probability ``alpha`` the order prefers common values, otherwise rare ones.
+    With probability ``commonest_first_probability`` the order prefers common values, otherwise rare ones.
     """
     if position.available == 0:
         return int64(NONE)
-    preferences = PREFERENCES[pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)]
+    preferences = PREFERENCES[
+        pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= commonest_first_probability)
+    ]
     for rank in range(PIECES):
         piece = int64((preferences >> uint64(4 * rank)) & uint64(15))
         if (position.available >> piece) & 1:
@@ -115,11 +117,11 @@ def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) 
 
 
 @inline_function
-def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
+def cell_of_nearly_full_or_random_line(occupied: int, emptier_line_probability: float, seed: int) -> int:
     """Return the last empty cell of a line that lacks only one; diagonals come first.
 
-    If there is no such line, return an empty cell of a row or column: with probability ``beta`` of one with three or
-    four empty cells, otherwise of one with two.
+    If there is no such line, return an empty cell of a row or column: with probability ``emptier_line_probability`` of
+    one with three or four empty cells, otherwise of one with two.
     """
     empty = ~occupied & ALL_CELLS
     word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5
@@ -133,7 +135,7 @@ def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
             select_lines_by_empty_cells(empty, lines, 3, 4),
             select_lines_by_empty_cells(empty, lines, 2, 2),
         )
-        low_risk = fuller == 0 or (emptier != 0 and unit_float(draw(seed, 2)) < beta)
+        low_risk = fuller == 0 or (emptier != 0 and unit_float(draw(seed, 2)) < emptier_line_probability)
         group = emptier if low_risk else fuller
     else:
         by_row = columns == 0 or (rows != 0 and prefers_rows)
@@ -147,7 +149,7 @@ def ga2_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int
     genes = params(agent)
     cell, after = int64(NONE), position
     if position.hand != NONE:
-        cell = cell_by_lines(position.occupied, genes[1], seed)
+        cell = cell_of_nearly_full_or_random_line(position.occupied, genes[1], seed)
         after = place_hand(position, cell)
     return encode_turn(cell, gift_by_frequency(after, genes[0], seed))
 

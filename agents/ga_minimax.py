@@ -12,12 +12,12 @@ from agents.alpha_beta import (
     SOONER_WIN_EVALUATION,
     TURN_BITS,
     UNBOUNDED,
-    proven_result,
+    proven_result_or_zero,
     search_valued_turn,
 )
 from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, report_evaluation, turn
 from agents.base.parameters import check_flag, check_integer, check_probability
-from agents.ga2 import VALUE_BITS, cell_by_lines, pack_value_ranks
+from agents.ga2 import VALUE_BITS, cell_of_nearly_full_or_random_line, pack_value_ranks
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel
@@ -37,15 +37,15 @@ def threatened_cells(occupied: int, rules: Any) -> int:
 
 
 @inline_function
-def count_combinations(piece: int, ranks: int, size: int) -> int:
-    """Count the ways to choose four of the first ``size`` attribute values so that their bits add up to ``piece``.
+def count_value_choices_forming_piece(piece: int, ranks: int, first_values: int) -> int:
+    """Count the ways to choose four of the first ``first_values`` attribute values whose bits add up to ``piece``.
 
     ``ranks`` packs the ranks of the four values that set a bit (``pack_value_ranks``). The four values that set none,
     which have the bits 0, take the other ranks.
     """
-    blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), size
+    blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), first_values
     for i in range(ATTRIBUTES):
-        inside = ((ranks >> (3 * i)) & 7) < size
+        inside = ((ranks >> (3 * i)) & 7) < first_values
         blanks -= int64(inside)
         if piece & VALUE_BITS[i] and not inside:
             return int64(0)
@@ -56,24 +56,28 @@ def count_combinations(piece: int, ranks: int, size: int) -> int:
 
 
 @inline_function
-def gift_by_random_combination(position: PackedPosition, allowed: int, alpha: float, seed: int) -> int:
+def gift_by_random_combination(
+    position: PackedPosition, allowed: int, commonest_first_probability: float, seed: int
+) -> int:
     """Return the first of the ``allowed`` pieces when the study's combinations of values are tried in random order.
 
-    ``allowed`` is a mask of 16 bits. The result is NONE if no piece is allowed. With probability ``alpha`` the
-    combinations begin with common values, otherwise with rare ones.
+    ``allowed`` is a mask of 16 bits. The result is NONE if no piece is allowed. With probability
+    ``commonest_first_probability`` the combinations begin with common values, otherwise with rare ones.
     """
     if allowed == 0:
         return int64(NONE)
-    ranks = pack_value_ranks(position.lanes, position.occupied, unit_float(draw(seed, 0)) >= alpha)
+    ranks = pack_value_ranks(
+        position.lanes, position.occupied, unit_float(draw(seed, 0)) >= commonest_first_probability
+    )
     for size in range(ATTRIBUTES, VALUES + 1):
         total = int64(0)
         for piece in range(PIECES):
             if (allowed >> piece) & 1:
-                total += count_combinations(piece, ranks, size)
+                total += count_value_choices_forming_piece(piece, ranks, size)
         rank = integer_below(draw(seed, RANDOM_COMBINATION), total)
         for piece in range(PIECES):
             if total != 0 and (allowed >> piece) & 1:
-                rank -= count_combinations(piece, ranks, size)
+                rank -= count_value_choices_forming_piece(piece, ranks, size)
                 if rank < 0:
                     return int64(piece)
     return int64(NONE)
@@ -132,7 +136,9 @@ def study_search_cell(position: PackedPosition, depth: int, rules: Any) -> int:
 
 
 @inline_function
-def search_cell(position: PackedPosition, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
+def study_cell_or_surely_winning_cell(
+    position: PackedPosition, depth: int, faithful: bool, rules: Any, agent: Any
+) -> int:
     """Return the cell that the search finds, or NONE.
 
     With ``faithful`` it is the best cell by the study's code, whatever its value. Otherwise it is a cell that surely
@@ -147,7 +153,7 @@ def search_cell(position: PackedPosition, depth: int, faithful: bool, rules: Any
     if depth == 1:
         return int64(NONE)
     valued_turn = search_valued_turn(position, depth, SOONER_WIN_EVALUATION, rules, agent)
-    report_evaluation(agent, proven_result(valued_turn), NO_VISITS)
+    report_evaluation(agent, proven_result_or_zero(valued_turn), NO_VISITS)
     return int64(valued_turn & 0xFF) if valued_turn >> TURN_BITS > 0 else int64(NONE)
 
 
@@ -157,9 +163,11 @@ def ga_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
     if position.hand != NONE:
         if threatened_cells(position.occupied, rules) != 0:
             few = CELLS - int64(popcount(position.occupied)) < FEW_EMPTY
-            cell = search_cell(position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, agent)
+            cell = study_cell_or_surely_winning_cell(
+                position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, agent
+            )
         if cell == NONE:
-            cell = cell_by_lines(position.occupied, settings[1], seed)
+            cell = cell_of_nearly_full_or_random_line(position.occupied, settings[1], seed)
         placed = place_hand(position, cell)
     allowed = position.available
     if threatened_cells(placed.occupied, rules) != 0:

@@ -110,7 +110,7 @@ def finish_game_returning_next_word(
 
 
 @inline_function
-def add_node(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
+def add_childless_node_to_parent(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
     """Write a childless node at index ``number`` and link it into its parent's list of children.
 
     The node's value is at first worse than any result for the player who moves there.
@@ -129,7 +129,7 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 
     The index of each individual's last node is written into its field ``leaf``.
     """
-    add_node(nodes, 0, NO_INDEX, 0, 0)
+    add_childless_node_to_parent(nodes, 0, NO_INDEX, 0, 0)
     count = int64(1)
     for i in range(size):
         row, here = int64(order[i]), int64(0)
@@ -139,7 +139,7 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
                 child = int64(nodes[child].older)
             if child == NO_INDEX:
                 child = count
-                add_node(nodes, child, here, genes[row, depth], depth + 1)
+                add_childless_node_to_parent(nodes, child, here, genes[row, depth], depth + 1)
                 count += 1
             here = child
         individuals[row].leaf = here
@@ -148,7 +148,7 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 
 
 @inline_function
-def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
+def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
     """Merge the games of the first ``size`` individuals in ``order`` into a tree, and set the fitness of each.
 
     The fitness of an individual is the depth of the deepest leaf minus the least depth to which the individual's value
@@ -171,11 +171,13 @@ def set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any)
 
 
 @inline_function
-def list_open_games_beyond_node(genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int) -> None:
+def list_unjudged_games_beyond_node(
+    genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int
+) -> None:
     """List the games that reach the node at ``depth`` by ``move``, continue after it and have no fitness yet.
 
     The rows of these games are written into ``passing[depth]``, and ``frames[depth]`` is reset. Only a faithful player
-    uses this function and the functions after it, down to ``choose_individual_faithfully``.
+    uses this function and the functions after it, down to ``choose_by_result_then_fitness``.
     """
     count = 0
     for i in range(frames[depth - 1, 0]):
@@ -194,7 +196,7 @@ def widen_node_value_range(frames: Any, depth: int, value: int) -> None:
 
 
 @inline_function
-def set_leaf_value_and_copies(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
+def judge_first_game_and_mark_copies(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
     """Judge the game that ends below the node at ``depth``, as the study's code does.
 
     The code gives ``value``, the value of the leaf, to the first game through the node, and treats all other games
@@ -217,7 +219,9 @@ def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
 
 
 @inline_function
-def set_fitness_and_return_value(individuals: Any, passing: Any, frames: Any, depth: int, longest: int) -> int:
+def judge_deviating_games_returning_node_value(
+    individuals: Any, passing: Any, frames: Any, depth: int, longest: int
+) -> int:
     """Return the value of the node at ``depth``, and set the fitness of the games whose value differs from it.
 
     The fitness is ``longest``, the length of the longest game, minus ``depth``.
@@ -243,7 +247,7 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
     while depth >= 0:
         i = frames[depth, 1]
         if i == frames[depth, 0]:
-            value = set_fitness_and_return_value(individuals, passing, frames, depth, longest)
+            value = judge_deviating_games_returning_node_value(individuals, passing, frames, depth, longest)
             depth -= 1
             if depth >= 0:
                 widen_node_value_range(frames, depth, value)
@@ -252,10 +256,10 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
         if is_first_of_its_move(genes, passing, depth, i):
             row = passing[depth, i]
             if individuals[row].length == depth + 1:
-                set_leaf_value_and_copies(individuals, passing, frames, depth, int64(individuals[row].value))
+                judge_first_game_and_mark_copies(individuals, passing, frames, depth, int64(individuals[row].value))
             else:
                 depth += 1
-                list_open_games_beyond_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
+                list_unjudged_games_beyond_node(genes, individuals, passing, frames, depth, genes[row, depth - 1])
     for row in range(size):
         if individuals[row].copy != 0:
             individuals[row].fitness = COPY_FITNESS
@@ -264,7 +268,7 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
 
 
 @inline_function
-def choose_individual_faithfully(individuals: Any, size: int) -> int:
+def choose_by_result_then_fitness(individuals: Any, size: int) -> int:
     """Return the row of the fittest game judged won, else of the fittest drawn game, else of the least fit lost game.
 
     The first of these games is taken on ties.
@@ -312,7 +316,7 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 
 
 @inline_function
-def mutation_point(length: int, word: int, faithful: bool) -> int:
+def sample_kept_move_count(length: int, word: int, faithful: bool) -> int:
     """Return how many of the ``length`` moves of a game a mutation keeps, which is at least one fewer than all.
 
     The number is random, by ``word``. With ``faithful`` it is at least half of the moves, rounded down.
@@ -339,7 +343,7 @@ def genetic_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent:
             for child in range(size, size + offspring):
                 parent = hold_tournament(individuals, order, size, entrants, seed, index)
                 index += entrants
-                kept_moves = mutation_point(int64(individuals[parent].length), draw(seed, index), faithful)
+                kept_moves = sample_kept_move_count(int64(individuals[parent].length), draw(seed, index), faithful)
                 index += 1
                 row = int64(order[child])
                 for k in range(kept_moves):
@@ -351,10 +355,10 @@ def genetic_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent:
         if faithful:
             set_fitness_faithfully(genes, individuals, size, longest, passing, frames)
         else:
-            set_fitness(genes, individuals, order, size, nodes)
+            merge_games_and_set_fitness(genes, individuals, order, size, nodes)
             sort_by_fitness(individuals, order, spare, size)
             size = population
-    best = choose_individual_faithfully(individuals, size) if faithful else int64(order[0])
+    best = choose_by_result_then_fitness(individuals, size) if faithful else int64(order[0])
     move = int64(genes[best, 0])
     return encode_turn(move_cell(move), move_gift(move))
 

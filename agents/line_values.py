@@ -35,7 +35,7 @@ from agents.learning.line_features import (
     WON_AFTER,
     build_feature_words,
     compute_feature_hash,
-    fill_and_count_features,
+    fill_features_returning_count_or_outcome,
 )
 from agents.learning.policy import Policy, check_ascending, check_no_wrong_row, check_range, load_checked_columns
 from agents.semi_random import turn_if_opponent_chooses
@@ -62,7 +62,7 @@ CHANCES = np.array(
 UNIT = 2.0**-11
 MAX_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
 MAX_UNITS = 120
-ALL_TURNS = (ALL_CELLS, ALL_PIECES)  # in Python; kernels take ``all_cells_and_pieces``
+ALL_TURNS = (ALL_CELLS, ALL_PIECES)  # in Python; kernels take ``all_candidate_cells_and_pieces``
 COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": np.float64}
 FEATURE_HASH = "lines"  # the parameter of a policy
 
@@ -142,11 +142,11 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 
 @inline_function
-def fill_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
+def fill_not_lost_and_won_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
     """Write into ``work.chances`` the chances not to lose and to win, by the weights of a stage.
 
-    ``count`` is the number of features, or how the game ends, as ``fill_and_count_features`` returned it. ``features``
-    is the number of features that the stage has.
+    ``count`` is the number of features, or how the game ends, as ``fill_features_returning_count_or_outcome`` returned
+    it. ``features`` is the number of features that the stage has.
     """
     values, sums = weights.values, work.sums
     if count < 0:
@@ -181,7 +181,7 @@ def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) 
 
 
 @inline_function
-def all_cells_and_pieces() -> Any:
+def all_candidate_cells_and_pieces() -> Any:
     """Return ``ALL_TURNS`` as typed integers.
 
     Given the constants, numba would compile the called kernel a second time.
@@ -190,7 +190,7 @@ def all_cells_and_pieces() -> Any:
 
 
 @kernel()
-def fill_best_turns(
+def fill_best_safe_turns(
     lanes: int,
     occupied: int,
     available: int,
@@ -204,8 +204,8 @@ def fill_best_turns(
 
     A risk is the weight of winning in a turn's value, see ``allocate_work_memory``. On ties the turn with the lower
     cell comes first, then the one with the lower gift. ``candidates`` are the cells and the gifts to consider, each as
-    16 bits; ``all_cells_and_pieces`` returns all of them. The piece in ``hand`` must not finish a line. If ``hand`` is
-    NONE, the turns are gifts alone.
+    16 bits; ``all_candidate_cells_and_pieces`` returns all of them. The piece in ``hand`` must not finish a line. If
+    ``hand`` is NONE, the turns are gifts alone.
     """
     last = work.top.shape[1] - 1
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
@@ -228,8 +228,10 @@ def fill_best_turns(
             gift = lowest_bit(safe)
             safe &= safe - 1
             pieces_left = available & ~(int64(1) << gift)
-            count = fill_and_count_features(filled, gift, pieces_left, words, board, work.boards[2:], work.features)
-            fill_chances(work, count, stage, features, weights)
+            count = fill_features_returning_count_or_outcome(
+                filled, gift, pieces_left, words, board, work.boards[2:], work.features
+            )
+            fill_not_lost_and_won_chances(work, count, stage, features, weights)
             for row in range(work.risks.shape[0]):
                 risk = work.risks[row]
                 value = (1.0 - risk) * work.chances[NOT_LOST] + risk * work.chances[WON]
@@ -333,7 +335,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 def expected_result(position: PackedPosition, cell: int, gift: int, weights: Weights, agent: Any) -> float:
     """Return the mover's chance to win minus the chance to lose after a turn, by the weights."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
-    fill_best_turns(
+    fill_best_safe_turns(
         position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among
     )
     return float64(2.0 * work.top[0, 0] - 1.0)
@@ -349,7 +351,7 @@ def line_values_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
     explores = settings[EXPLORATION] > 0.0 and unit_float(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[HAS_POLICY] > 0.0:
         weights, work = unpack_weights(keys(agent), table(agent)), allocate_work_memory(np.full(1, settings[RISK]), 1)
-        fill_best_turns(
+        fill_best_safe_turns(
             position.lanes,
             position.occupied,
             position.available,
@@ -357,7 +359,7 @@ def line_values_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
             keys(agent),
             weights,
             work,
-            all_cells_and_pieces(),
+            all_candidate_cells_and_pieces(),
         )
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:

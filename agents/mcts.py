@@ -26,7 +26,7 @@ from agents.search.tree import (
     find_kept_reply,
     keep_tree,
     kept_tree_words,
-    line_up_children,
+    move_children_into_row,
     recall_tree,
     scratch_tree,
     tree_words,
@@ -50,7 +50,7 @@ def reward(result: int, draw_reward: float) -> float:
 
 
 @inline_function
-def prove_parent(nodes: Any, parent: int, child: int) -> None:
+def mark_parent_won_or_lost(nodes: Any, parent: int, child: int) -> None:
     """Mark the parent of a proven ``child`` as proven, if the child's result decides that of the parent.
 
     The parent is lost if one of its children is won, and won if all of its children are lost.
@@ -78,7 +78,7 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
         node = nodes[number]
         if solver:
             if step < depth:
-                prove_parent(nodes, number, int64(path[step + 1]))
+                mark_parent_won_or_lost(nodes, number, int64(path[step + 1]))
             if node.proven != OPEN:
                 result = int64(1) if node.proven == WON else int64(-1)
         node.visits += 1
@@ -133,7 +133,7 @@ def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
     """
     nodes = tree.nodes
     if nodes[0].untried != NO_MOVE:
-        line_up_children(tree, 0, size)
+        move_children_into_row(tree, 0, size)
     best, best_rank, best_visits, best_value = int64(NO_NODE), int64(-1), int64(-1), -math.inf
     first = int64(nodes[0].child)
     for child in range(first, first + nodes[0].child_count):
@@ -151,7 +151,7 @@ def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 
 @inline_function
-def expected_result(nodes: Any, root_child: int) -> float:
+def proven_or_mean_root_result(nodes: Any, root_child: int) -> float:
     """Return the result that the player expects after choosing ``root_child``, from -1 to 1.
 
     It is the proven result, or otherwise follows from the mean reward of all turns that were searched. The mean reward
@@ -225,7 +225,7 @@ def mcts_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> in
             back_up(tree, depth, result, c, draw_reward, solver)
     chosen = final_child(tree, size, by_value, solver)
     move = int64(nodes[chosen].move)
-    report_evaluation(agent, expected_result(nodes, chosen), int64(nodes[chosen].visits))
+    report_evaluation(agent, proven_or_mean_root_result(nodes, chosen), int64(nodes[chosen].visits))
     if reuse:
         after, _ = play_move(position, move, rules)
         keep_tree(agent, tree, chosen, after)

@@ -41,7 +41,7 @@ def pack_value_and_turn(value: int, turn: int) -> int:
 
 
 @inline_function
-def leaf_value(position: PackedPosition, maximising: bool, rules: Any) -> int:
+def safe_share_for_root_side(position: PackedPosition, maximising: bool, rules: Any) -> int:
     """Return the value, for the side that began the search, of a board without a line at the depth limit.
 
     The value is the share of safe pieces among those off the board if ``maximising``, which says that this side is to
@@ -54,7 +54,7 @@ def leaf_value(position: PackedPosition, maximising: bool, rules: Any) -> int:
 
 
 @inline_function
-def line_value(position: PackedPosition, depth: int, maximising: bool, turn: int) -> int:
+def study_line_value_with_turn(position: PackedPosition, depth: int, maximising: bool, turn: int) -> int:
     """Return the value of a placement that finished a line, packed with the turn that the study's code returns.
 
     ``turn`` is the turn that finished the line, and ``maximising`` says whether the side that began the search made
@@ -69,7 +69,7 @@ def line_value(position: PackedPosition, depth: int, maximising: bool, turn: int
 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
-def search_valued_leaf_turn(
+def search_value_with_last_turn(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
 ) -> int:
     """Return the value of a board without a line for the side that began, packed with the last turn before the leaf.
@@ -77,7 +77,7 @@ def search_valued_leaf_turn(
     The leaf is the one whose value the search returns, and ``turn`` is the turn that led to this board.
     """
     if depth == 0:
-        return pack_value_and_turn(leaf_value(position, maximising, rules), turn)
+        return pack_value_and_turn(safe_share_for_root_side(position, maximising, rules), turn)
     best = pack_value_and_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     empty, enough = ~position.occupied & ALL_CELLS, int64(FULL_SHARE if maximising else 0)
@@ -88,9 +88,11 @@ def search_valued_leaf_turn(
             child = give_piece(placed, lowest_bit(gifts))
             child_turn = int64(encode_turn(cell, child.hand))
             if (wins >> cell) & 1:
-                valued_turn = line_value(child, depth - 1, maximising, child_turn)
+                valued_turn = study_line_value_with_turn(child, depth - 1, maximising, child_turn)
             else:
-                valued_turn = search_valued_leaf_turn(child, depth - 1, alpha, beta, not maximising, child_turn, rules)
+                valued_turn = search_value_with_last_turn(
+                    child, depth - 1, alpha, beta, not maximising, child_turn, rules
+                )
             value = valued_turn >> TURN_BITS
             if maximising:
                 best = valued_turn if value > best >> TURN_BITS else best
@@ -107,9 +109,9 @@ def search_valued_leaf_turn(
 def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the turn that study A's code finds, packed with its value.
 
-    The cell and the gift are NONE if the code finds no turn. ``search_valued_leaf_turn`` explains which turn it is.
+    The cell and the gift are NONE if the code finds no turn. ``search_value_with_last_turn`` explains which turn it is.
     """
-    return search_valued_leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
+    return search_value_with_last_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 
 
 @inline_function

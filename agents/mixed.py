@@ -16,11 +16,11 @@ from agents.rule_based import (
     GAME_WORDS,
     LAST,
     VERSIONS,
-    mirror_or_random_cell,
-    opening_gift,
-    remember_search_turn,
-    rule_of_thumb_cell,
+    mirror_or_farthest_cell,
+    mirror_until_free_and_remember,
+    remember_search_turn_transposed,
     rule_of_thumb_gift,
+    safe_or_random_opening_gift,
 )
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64
@@ -34,7 +34,7 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 
 @inline_function
-def accepted_turn(position: PackedPosition, conditions: Any, rules: Any, agent: Any) -> int:
+def search_turn_meeting_conditions(position: PackedPosition, conditions: Any, rules: Any, agent: Any) -> int:
     """Search if few pieces are unused, and return the turn that is found if it is worth enough, otherwise NO_TURN.
 
     ``conditions`` are three numbers. The search takes place if there are fewer unused pieces than the first number;
@@ -48,12 +48,12 @@ def accepted_turn(position: PackedPosition, conditions: Any, rules: Any, agent: 
 
 
 @inline_function
-def program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
+def study_program_cell_and_found_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the turn that the study's program chooses with a piece in hand. Its gift may be NONE.
 
     The turn has a gift only if the search of the program found the turn. The parameters of the agent begin with the
-    ``conditions`` of ``accepted_turn``, except that the piece in hand counts as unused. The next parameter says
-    whether the program is the earlier version.
+    ``conditions`` of ``search_turn_meeting_conditions``, except that the piece in hand counts as unused. The next
+    parameter says whether the program is the earlier version.
     """
     settings = params(agent)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -63,9 +63,9 @@ def program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) ->
         valued_turn = study_a_valued_turn(position, int64(settings[1]), rules)
         cell = decode_cell(valued_turn)
         if cell != NONE and 100 * (valued_turn >> TURN_BITS) > settings[2] * FULL_SHARE:
-            remember_search_turn(position, cell, agent)
+            remember_search_turn_transposed(position, cell, agent)
             return valued_turn & 0xFFFF
-    return encode_turn(rule_of_thumb_cell(position, settings[VERSION] != 0.0, seed, agent), NONE)
+    return encode_turn(mirror_until_free_and_remember(position, settings[VERSION] != 0.0, seed, agent), NONE)
 
 
 @turn
@@ -77,10 +77,10 @@ def mixed_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> i
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        search_turn = accepted_turn(position, params(agent), rules, agent)
+        search_turn = search_turn_meeting_conditions(position, params(agent), rules, agent)
         cell, gift = decode_cell(search_turn), decode_gift(search_turn)
     if cell == NONE:
-        cell = mirror_or_random_cell(position, word)
+        cell = mirror_or_farthest_cell(position, word)
     if gift == NONE:
         gift = rule_of_thumb_gift(position, cell, rules)
     return encode_turn(cell, gift)
@@ -89,8 +89,8 @@ def mixed_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> i
 @turn
 def mixed_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, opening_gift(position, seed, rules, agent))
-    chosen = program_turn(position, seed, rules, agent)
+        return encode_turn(NONE, safe_or_random_opening_gift(position, seed, rules, agent))
+    chosen = study_program_cell_and_found_gift(position, seed, rules, agent)
     cell, gift = decode_cell(chosen), decode_gift(chosen)
     return encode_turn(cell, gift if gift != NONE else rule_of_thumb_gift(position, cell, rules))
 

@@ -11,10 +11,10 @@ from agents.base.agent import Knowledge, TurnKernel, encode_turn, keys, params, 
 from agents.base.parameters import check_integer
 from agents.learning.policy import Policy
 from agents.minimax import decode_cell, decode_gift
-from agents.mixed import Mixed, accepted_turn, program_turn
+from agents.mixed import Mixed, search_turn_meeting_conditions, study_program_cell_and_found_gift
 from agents.random import random_piece
 from agents.rl_tabular import best_counter_cell, best_counter_gift, build_counter_knowledge, load_checked_counters
-from agents.rule_based import GAME_WORDS, mirror_or_random_cell, mirror_piece
+from agents.rule_based import GAME_WORDS, mirror_or_farthest_cell, most_different_piece
 from quarto.bits import lowest_bit
 from quarto.jit import int64
 from quarto.position import PackedPosition, place_hand
@@ -35,16 +35,16 @@ def mixed_rl_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        search_turn = accepted_turn(position, params(agent), rules, agent)
+        search_turn = search_turn_meeting_conditions(position, params(agent), rules, agent)
         cell, gift = decode_cell(search_turn), decode_gift(search_turn)
     if cell == NONE:
         cell = best_counter_cell(position, tables, words, values)
     if cell == NONE:
-        cell = mirror_or_random_cell(position, word)
+        cell = mirror_or_farthest_cell(position, word)
     if gift == NONE:
         gift = best_counter_gift(place_hand(position, cell), tables, words, values)
     if gift == NONE:
-        gift = mirror_piece(position.available, position.hand)
+        gift = most_different_piece(position.available, position.hand)
     return encode_turn(cell, gift)
 
 
@@ -52,9 +52,9 @@ def mixed_rl_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -
 def mixed_rl_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(draw(seed, 0), position.available))
-    chosen = program_turn(position, seed, rules, agent)
+    chosen = study_program_cell_and_found_gift(position, seed, rules, agent)
     cell, gift = decode_cell(chosen), decode_gift(chosen)
-    return encode_turn(cell, gift if gift != NONE else mirror_piece(position.available, position.hand))
+    return encode_turn(cell, gift if gift != NONE else most_different_piece(position.available, position.hand))
 
 
 class MixedRl(Mixed):

@@ -24,7 +24,7 @@ COLUMNS: dict[str, type[Any]] = {"layer": np.int64, "row": np.int64, "column": n
 Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [inputs, units] and biases [units] of each
 
 
-def build_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
+def build_network_inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Build the inputs of a network: [N, INPUTS] int8.
 
     ``pieces`` [N, 17] are the pieces on the cells and in the hand. Each of these 17 places has an input for each
@@ -71,7 +71,9 @@ class Network:
         if self._layers is None:
             actions = rng.choice(0, legal)
         else:
-            actions = np.where(legal, compute_values(self._layers, build_inputs(pieces, legal)), -np.inf).argmax(axis=1)
+            actions = np.where(
+                legal, compute_values(self._layers, build_network_inputs(pieces, legal)), -np.inf
+            ).argmax(axis=1)
         cells, gifts = np.divmod(actions, GIFT_CODES)
         return np.where(cells == NO_CELL, NONE, cells), np.where(gifts == NO_GIFT, NONE, gifts)
 

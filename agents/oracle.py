@@ -10,7 +10,12 @@ import numpy as np
 from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, params, report_evaluation, turn
 from agents.base.parameters import check_integer, check_one_of, check_probability
 from agents.random import random_cell, random_piece
-from agents.search.exact_solver import SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
+from agents.search.exact_solver import (
+    SOLVER_WORDS,
+    SolverKnowledge,
+    build_solver_record,
+    copy_search_record_to_scratch_once,
+)
 from agents.semi_random import SemiRandom
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
@@ -52,7 +57,7 @@ def sample_piece(pieces: int, seed: int) -> int:
 
 
 @inline_function
-def can_receiver_achieve(
+def can_receiver_win_or_draw(
     lanes: int, occupied: int, rest: int, gift: int, question: int, rules: Any, search: Any
 ) -> int:
     """Return 1 if the receiver of ``gift`` can win (or at least draw, if ``question`` is DRAW), otherwise 0.
@@ -71,7 +76,7 @@ def keeps_value(board: PackedPosition, gift: int, value: int, distance: int, rul
     Unless ``distance`` is 0, the game must also last exactly ``distance`` more placements.
     """
     rest = board.available & ~(int64(1) << gift)
-    if value >= 0 and can_receiver_achieve(
+    if value >= 0 and can_receiver_win_or_draw(
         board.lanes, board.occupied, rest, gift, DRAW if value > 0 else WIN, rules, search
     ):
         return False
@@ -113,7 +118,7 @@ class ExactGift(NamedTuple):
 
 
 @inline_function
-def find_exact_gift(
+def find_exact_gift_counting_replies(
     board: PackedPosition, value: int, distance: int, trap: bool, seed: int, rules: Any, search: Any
 ) -> ExactGift:
     """Find a gift with which the exact value of the game for the giver is still ``value``.
@@ -140,7 +145,7 @@ def find_exact_gift(
 
 
 @inline_function
-def can_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
+def may_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
     """Return False if it is known that no gift on this board keeps ``value``, which is 0 or 1, otherwise True."""
     pieces = int64(popcount(board.occupied))
     if pieces > TABLE_PIECES:
@@ -150,7 +155,7 @@ def can_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
 
 
 @inline_function
-def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
+def exact_turn_with_hand(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """Return a turn that keeps the exact value, with a piece in hand that cannot finish a line at once.
 
     Among such turns it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
@@ -171,9 +176,9 @@ def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, ag
             return encode_turn(cell, NONE)
         lanes, occupied = place_piece(position.lanes, position.hand, cell), position.occupied | int64(1) << cell
         board = PackedPosition(lanes, occupied, position.available, int64(NONE), cell)
-        if value >= 0 and not can_keep_value(board, value, search):
+        if value >= 0 and not may_keep_value(board, value, search):
             continue
-        candidate, count = find_exact_gift(board, value, distance, trap, seed, rules, search)
+        candidate, count = find_exact_gift_counting_replies(board, value, distance, trap, seed, rules, search)
         if candidate != NONE and (chosen == NONE or count < fewest):
             chosen, gift, fewest = cell, candidate, count
             if not trap:
@@ -182,7 +187,9 @@ def placing_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, ag
 
 
 @inline_function
-def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
+def exact_gift_without_hand(
+    position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any
+) -> int:
     """Return a gift that keeps the exact value of a position without a piece in hand, as a turn.
 
     Among such gifts it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
@@ -198,12 +205,12 @@ def giving_turn(position: PackedPosition, seed: int, trap: bool, rules: Any, age
         distance = solve_distance(
             value, position.lanes, position.occupied, position.available, int64(NONE), rules, search
         )
-    gift, _ = find_exact_gift(position, value, distance, trap, seed, rules, search)
+    gift, _ = find_exact_gift_counting_replies(position, value, distance, trap, seed, rules, search)
     return encode_turn(NONE, gift)
 
 
 @inline_function
-def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, search: Any) -> int:
+def exact_turn_if_mover_chooses(position: PackedPosition, seed: int, rules: Any, agent: Any, search: Any) -> int:
     """Return a turn that keeps the exact value, under rules where the mover chooses the piece as well as the cell.
 
     Among such turns it takes one that wins soonest or loses latest, if enough pieces are on the board.
@@ -235,7 +242,9 @@ def moving_turn(position: PackedPosition, seed: int, rules: Any, agent: Any, sea
 
 
 @inline_function
-def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
+def allows_better_but_no_instant_win(
+    lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any
+) -> bool:
     """Return whether the opponent can get more than ``-value`` on this board with ``gift``, but cannot win at once.
 
     ``rest`` are the pieces that are left after the gift.
@@ -249,7 +258,7 @@ def allows_better_value(lanes: int, occupied: int, rest: int, gift: int, value: 
 
 
 @inline_function
-def slipping_turn(position: PackedPosition, seed: int, rules: Any, search: Any) -> int:
+def find_slip_without_instant_loss(position: PackedPosition, seed: int, rules: Any, search: Any) -> int:
     """Return a random turn that gives up exact value, or ``NO_SLIP`` if there is none.
 
     The turn neither misses a win at once nor allows the opponent one.
@@ -264,7 +273,7 @@ def slipping_turn(position: PackedPosition, seed: int, rules: Any, search: Any) 
         pieces &= ~(int64(1) << gift)
         rest, empty = position.available & ~(int64(1) << gift), ~occupied & ALL_CELLS
         if gives_only:
-            if allows_better_value(lanes, occupied, rest, gift, value, rules, search):
+            if allows_better_but_no_instant_win(lanes, occupied, rest, gift, value, rules, search):
                 return encode_turn(NONE, gift)
             continue
         placing = gift if hand == NONE else hand
@@ -272,27 +281,27 @@ def slipping_turn(position: PackedPosition, seed: int, rules: Any, search: Any) 
             cell = sample_cell(empty, seed)
             empty &= ~(int64(1) << cell)
             lanes_after, occupied_after = place_piece(lanes, placing, cell), occupied | int64(1) << cell
-            if allows_better_value(lanes_after, occupied_after, rest, gift, value, rules, search):
+            if allows_better_but_no_instant_win(lanes_after, occupied_after, rest, gift, value, rules, search):
                 return encode_turn(cell, gift)
     return int64(NO_SLIP)
 
 
 @turn
 def oracle_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    search, trap, slip = search_record(agent), params(agent)[0] != 0.0, params(agent)[1]
+    search, trap, slip = copy_search_record_to_scratch_once(agent), params(agent)[0] != 0.0, params(agent)[1]
     if slip > 0.0 and popcount(position.occupied) >= SLIP_PIECES and unit_float(draw(seed, SLIP_DRAW)) < slip:
-        slipping = slipping_turn(position, seed, rules, search)
+        slipping = find_slip_without_instant_loss(position, seed, rules, search)
         if slipping != NO_SLIP:
             return slipping
     if rules.mover_chooses != 0:
-        return moving_turn(position, seed, rules, agent, search)
+        return exact_turn_if_mover_chooses(position, seed, rules, agent, search)
     if position.hand == NONE:
-        return giving_turn(position, seed, trap, rules, agent, search)
+        return exact_gift_without_hand(position, seed, trap, rules, agent, search)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins:
         report_evaluation(agent, 1.0, NO_VISITS)
         return encode_turn(sample_cell(wins, seed), sample_piece(position.available, seed))
-    return placing_turn(position, seed, trap, rules, agent, search)
+    return exact_turn_with_hand(position, seed, trap, rules, agent, search)
 
 
 class Oracle(KernelAgent):

@@ -32,7 +32,7 @@ from agents.learning.position_rows import build_empty_row_knowledge, build_row_k
 from agents.random import random_cell, random_piece
 from agents.semi_random import turn_if_opponent_chooses
 from quarto.bits import piece_to_lanes, popcount
-from quarto.canonical import canonical_form
+from quarto.canonical import canonical_lanes_and_occupied
 from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rng import draw, unit_float
@@ -62,7 +62,7 @@ class ValuedTurn(NamedTuple):
 @inline_function
 def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
     """Return the value of an afterstate, or NaN if it is unknown."""
-    least, minimal = canonical_form(lanes, occupied, gift, tables)
+    least, minimal = canonical_lanes_and_occupied(lanes, occupied, gift, tables)
     row = find_row(least, minimal, int64(CANONICAL_HAND), words)
     return np.nan if row == NONE else values[row]
 
@@ -112,7 +112,7 @@ def is_exploring(seed: int, agent: Any) -> bool:
 
 
 @inline_function
-def afterstate_turn(position: PackedPosition, seed: int, explore: bool, rules: Any, agent: Any) -> int:
+def winning_known_or_fallback_turn(position: PackedPosition, seed: int, explore: bool, rules: Any, agent: Any) -> int:
     """Return a win, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
 
     ``unknown`` and the fallback are parameters of the agent. With ``explore`` known values are ignored.
@@ -131,7 +131,7 @@ def afterstate_turn(position: PackedPosition, seed: int, explore: bool, rules: A
 
 @turn
 def policy_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    return afterstate_turn(position, seed, is_exploring(seed, agent), rules, agent)
+    return winning_known_or_fallback_turn(position, seed, is_exploring(seed, agent), rules, agent)
 
 
 class PolicyAgent(KernelAgent):

@@ -26,9 +26,9 @@ from agents.learning.position_rows import (
     bit_ranks,
     build_empty_row_knowledge,
     build_row_knowledge,
-    find_or_add_row,
+    find_or_add_nan_row,
     find_row,
-    has_room,
+    has_room_for_game,
     list_position_rows,
     list_row_bits,
     row_width,
@@ -49,7 +49,7 @@ COLUMNS = {"lanes": np.int64, "occupied": np.int64, "hand": np.int64, "cell": np
 
 
 @inline_function
-def value_at(values: Any, index: int) -> float:
+def learned_value_or_zero(values: Any, index: int) -> float:
     """Return the value at an index of the table, or 0 if it was never learned."""
     value = values[index]
     return 0.0 if np.isnan(value) else value
@@ -57,9 +57,9 @@ def value_at(values: Any, index: int) -> float:
 
 @inline_function
 def row_maximum(values: Any, first: int, width: int) -> float:
-    most = value_at(values, first)
+    most = learned_value_or_zero(values, first)
     for i in range(1, width):
-        most = max(most, value_at(values, first + i))
+        most = max(most, learned_value_or_zero(values, first + i))
     return most
 
 
@@ -72,7 +72,7 @@ def best_value_and_cell(values: Any, first: int, occupied: int, least: float) ->
     best, choice, i = least, int64(NONE), first
     for cell in range(CELLS):
         if (occupied >> cell) & 1 == 0:
-            value = value_at(values, i)
+            value = learned_value_or_zero(values, i)
             if value > best:
                 best, choice = value, int64(cell)
             i += 1
@@ -125,16 +125,16 @@ def q_placement_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 
 
 @inline_function
-def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
+def find_or_add_row_noting_hand(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
     """Return the index at which the row of a position that the learner meets begins, and add the row if it is new.
 
     As in the study's code, with ``faithful`` the row is cleared if the board was also met with another piece in hand.
     The row of the board without a hand then contains the only piece with which the board was met, or SEVERAL.
     """
     width = row_width(occupied)
-    first = find_or_add_row((lanes, occupied, hand), width, words, values)
+    first = find_or_add_nan_row((lanes, occupied, hand), width, words, values)
     if faithful:
-        met_with = find_or_add_row((lanes, occupied, int64(NONE)), int64(1), words, values)
+        met_with = find_or_add_nan_row((lanes, occupied, int64(NONE)), int64(1), words, values)
         if np.isnan(values[met_with]):
             values[met_with] = hand
         elif values[met_with] != float(hand):
@@ -144,7 +144,7 @@ def find_or_add_met_row(lanes: int, occupied: int, hand: int, faithful: bool, wo
 
 
 @update
-def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
+def learn_placements_from_first(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Update the values of a game's placements from the first to the last, as in study B: see ``QPlacementLearner``.
 
     Returns whether the arrays have room for another game.
@@ -155,12 +155,12 @@ def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
     for ply in range(game.plies):
         piece, cell = int64(game.pieces[ply]), int64(game.cells[ply])
         if (ply + 1) & 1 == game.seat:
-            first = find_or_add_met_row(lanes, occupied, piece, faithful, words, values)
+            first = find_or_add_row_noting_hand(lanes, occupied, piece, faithful, words, values)
             index = first + bit_rank(cell, ~occupied & ALL_CELLS)
             if last != NONE and not faithful:
                 best = row_maximum(values, first, row_width(occupied))
                 values[last] += rate * (settings[DISCOUNT] * best - values[last])
-            values[index] = value_at(values, index)
+            values[index] = learned_value_or_zero(values, index)
             if faithful:
                 values[index] += rate * (0.0 - values[index])
             last = index
@@ -170,7 +170,7 @@ def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
         reward = 0.0 if game.winner == NONE else settings[REWARD] if game.winner == game.seat else -settings[REWARD]
         values[last] += rate * (reward if faithful else reward - values[last])
     settings[EXPLORATION] = max(settings[FLOOR], settings[EXPLORATION] * settings[DECAY])
-    return has_room(words, values)
+    return has_room_for_game(words, values)
 
 
 class QPlacement(KernelAgent):
@@ -225,7 +225,7 @@ class QPlacementLearner(RowLearner):
     """
 
     kernel = q_placement_turn
-    update = learn_placements
+    update = learn_placements_from_first
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ from agents.learning.policy import Policy
 from agents.learning.position_rows import (
     RowLearner,
     build_empty_row_knowledge,
-    find_or_add_row,
-    has_room,
+    find_or_add_nan_row,
+    has_room_for_game,
     list_position_rows,
 )
 from agents.policy import (
@@ -24,13 +24,13 @@ from agents.policy import (
     EXPLORATION,
     FALLBACKS,
     Q_TABLE,
-    afterstate_turn,
     best_known_turn,
     is_exploring,
+    winning_known_or_fallback_turn,
 )
 from agents.random import random_cell, random_piece
 from quarto.bits import piece_to_lanes
-from quarto.canonical import canonical_form
+from quarto.canonical import canonical_lanes_and_occupied
 from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition
 from quarto.rng import draw
@@ -48,11 +48,15 @@ def q_table_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) ->
     if explore:
         word = draw(seed, RANDOM)
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
-    return afterstate_turn(position, seed, explore, rules, agent)  # a constant would be a second signature
+    return winning_known_or_fallback_turn(
+        position, seed, explore, rules, agent
+    )  # a constant would be a second signature
 
 
 @inline_function
-def holder_value(position: PackedPosition, result: float, ends: bool, rules: Any, agent: Any) -> float:
+def win_result_or_best_known_value(
+    position: PackedPosition, result: float, ends: bool, rules: Any, agent: Any
+) -> float:
     """Return the value of a position for the player who has the piece in hand.
 
     The value is 1 if this piece can finish a line. Otherwise it is ``result`` if the game ``ends`` here, or else the
@@ -81,14 +85,16 @@ def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
         occupied &= ~(int64(1) << cell)
         position = PackedPosition(lanes, occupied, available, piece, int64(NONE))
         result = 0.0 if game.winner == NONE else 1.0 if game.winner == (ply + 1) & 1 else -1.0
-        target = -settings[DISCOUNT] * holder_value(position, result, ply == game.plies - 1, rules, agent)
-        least, minimal = canonical_form(lanes, occupied, piece, tables)
-        row = find_or_add_row((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
+        target = -settings[DISCOUNT] * win_result_or_best_known_value(
+            position, result, ply == game.plies - 1, rules, agent
+        )
+        least, minimal = canonical_lanes_and_occupied(lanes, occupied, piece, tables)
+        row = find_or_add_nan_row((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
         value = 0.0 if np.isnan(values[row]) else values[row]
         values[row] = value + settings[LEARNING_RATE] * (target - value)
         available |= int64(1) << piece
     settings[EXPLORATION] = max(settings[FLOOR], settings[EXPLORATION] * settings[DECAY])
-    return has_room(words, values)
+    return has_room_for_game(words, values)
 
 
 class QTableLearner(RowLearner):

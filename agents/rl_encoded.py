@@ -34,7 +34,7 @@ WIN, LOSS, DRAW, ELSE = range(4)  # the rewards, beginning at REWARDS
 
 
 @functools.cache
-def compute_longest_lines(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
+def pack_most_cells_on_line_by_mask(lines: tuple[Line, ...]) -> NDArray[np.uint64]:
     """Compute, for each 16-bit mask of cells, the greatest number of its cells that lie on one line: [4096] uint64.
 
     Each word has sixteen such numbers of four bits, for consecutive masks.
@@ -63,7 +63,7 @@ def board_code(lanes: int, occupied: int, longest: Any) -> int:
 
     A digit is the greatest number of pieces with one attribute value that stand on one line. From the most to the
     least significant digit, the values are not high, high, not coloured, coloured, and so on to square. ``longest`` is
-    the table that ``compute_longest_lines`` returned.
+    the table that ``pack_most_cells_on_line_by_mask`` returned.
     """
     code = int64(0)
     for attribute in range(ATTRIBUTES - 1, -1, -1):
@@ -88,7 +88,7 @@ def best_cell(position: PackedPosition, agent: Any) -> int:
 
 
 @inline_function
-def gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
+def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
     """Return the value of giving ``piece`` to the opponent.
 
     It is the mean, or by the gift rule ``min_max`` the greatest, of the values of the boards that the piece can make.
@@ -104,7 +104,7 @@ def gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
 
 
 @inline_function
-def least_value_gift(position: PackedPosition, rules: Any, agent: Any) -> int:
+def least_value_gift_preferring_safe(position: PackedPosition, rules: Any, agent: Any) -> int:
     """Return the piece whose value for the opponent is least, or NONE if no piece is left.
 
     It is a safe piece if there is one.
@@ -114,7 +114,7 @@ def least_value_gift(position: PackedPosition, rules: Any, agent: Any) -> int:
     least, choice = np.inf, int64(NONE)
     for piece in range(PIECES):
         if (allowed >> piece) & 1:
-            worth = gift_value(position, piece, agent)
+            worth = mean_or_greatest_gift_value(position, piece, agent)
             if worth < least:
                 least, choice = worth, int64(piece)
     return choice
@@ -135,7 +135,7 @@ def rl_encoded_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
         after = place_hand(position, cell)
     if unit_float(draw(seed, 2)) < exploration:
         return encode_turn(cell, random_piece(word, position.available))
-    return encode_turn(cell, least_value_gift(after, rules, agent))
+    return encode_turn(cell, least_value_gift_preferring_safe(after, rules, agent))
 
 
 @update
@@ -188,7 +188,7 @@ class RlEncoded(KernelAgent):
     def knowledge(self, rules: Rules) -> Knowledge:
         values = sample_initial_values(uint64(self.values_seed)) if self._values is None else self._values
         settings = np.array([GIFT_RULES.index(self.gift_rule), 0.0])
-        return Knowledge(params=settings, table=values, keys=compute_longest_lines(rules.lines))
+        return Knowledge(params=settings, table=values, keys=pack_most_cells_on_line_by_mask(rules.lines))
 
 
 class EncodedLearner(Learner):

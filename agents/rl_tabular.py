@@ -34,19 +34,19 @@ from agents.learning.position_rows import (
     bit_ranks,
     build_empty_row_knowledge,
     build_row_knowledge,
-    find_or_add_row,
+    find_or_add_nan_row,
     find_row,
-    has_room,
+    has_room_for_game,
     list_position_rows,
     list_row_bits,
     row_width,
 )
 from agents.random import random_cell, random_piece
 from quarto.bits import piece_to_lanes
-from quarto.canonical import Transform, canonical_form, canonical_transform, map_cell, map_piece
+from quarto.canonical import Transform, canonical_lanes_and_occupied, canonical_transform, map_cell, map_piece
 from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, board_piece_mask, place_hand
-from quarto.rng import draw, turn_offset, unit_float
+from quarto.rng import draw, turn_seed_offset, unit_float
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries
 
@@ -68,7 +68,7 @@ class CanonicalBoard(NamedTuple):
 @inline_function
 def canonicalize_board(lanes: int, occupied: int, tables: Symmetries) -> CanonicalBoard:
     """Return the canonical form of a board, and the symmetry that maps the board to this form."""
-    least, minimal = canonical_form(lanes, occupied, NONE, tables)
+    least, minimal = canonical_lanes_and_occupied(lanes, occupied, NONE, tables)
     return CanonicalBoard(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
 
 
@@ -114,7 +114,7 @@ def best_counter_gift(position: PackedPosition, tables: Symmetries, words: Any, 
 @inline_function
 def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any, values: Any) -> None:
     """Add ``change`` to the counter at ``offset`` in the form's row. A counter that does not exist yet begins at 0."""
-    first = find_or_add_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
+    first = find_or_add_nan_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
     count = values[first + offset]
     values[first + offset] = change if np.isnan(count) else count + change
 
@@ -195,7 +195,7 @@ def rl_tabular_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
 
 
 @update
-def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
+def count_explored_actions(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Count the results of a finished game's explored actions, as in study A: see ``TabularLearner``.
 
     Returns whether the arrays have room for another game.
@@ -204,7 +204,7 @@ def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
     change = 1.0 if game.winner == game.seat else -1.0
     lanes, occupied = uint64(0), int64(0)
     for turn_number in range(game.plies + 1):
-        own_turn, seed = turn_number & 1 == game.seat, game.stream + turn_offset(turn_number)
+        own_turn, seed = turn_number & 1 == game.seat, game.stream + turn_seed_offset(turn_number)
         if turn_number > 0:
             cell = int64(game.cells[turn_number - 1])
             if own_turn and is_exploring(seed, CELL_COIN, settings):
@@ -216,7 +216,7 @@ def update_counters(game: FinishedGame, rules: Any, agent: Any) -> bool:
             form = canonicalize_board(lanes, occupied, tables)
             add_to_counter(form, gift_offset(form, int64(game.pieces[turn_number])), change, words, values)
     settings[EXPLORATION] = max(0.0, settings[EXPLORATION] - settings[EXPLORATION_STEP])
-    return has_room(words, values)
+    return has_room_for_game(words, values)
 
 
 class RlTabular(KernelAgent):
@@ -259,7 +259,7 @@ class TabularLearner(RowLearner):
     """
 
     kernel = rl_tabular_turn
-    update = update_counters
+    update = count_explored_actions
 
     def __init__(self, exploration: float = 0.7, exploration_step: float = 0.01) -> None:
         self.exploration = check_probability("exploration", exploration)

@@ -63,7 +63,7 @@ def remember_piece(cell: int, piece: int, agent: Any) -> None:
 
 
 @inline_function
-def remember_search_turn(position: PackedPosition, cell: int, agent: Any) -> None:
+def remember_search_turn_transposed(position: PackedPosition, cell: int, agent: Any) -> None:
     """Write on the remembered board the placement of a turn that the search found, as the study's program does.
 
     The program exchanges the row and the column of the cell.
@@ -72,7 +72,7 @@ def remember_search_turn(position: PackedPosition, cell: int, agent: Any) -> Non
 
 
 @inline_function
-def changed_cell(packed: int, occupied: int, agent: Any) -> int:
+def first_changed_cell_of_last_row(packed: int, occupied: int, agent: Any) -> int:
     """Return the first cell that differs from the remembered board, in the last row that has such a cell.
 
     Return NONE if no cell differs.
@@ -92,7 +92,7 @@ def changed_cell(packed: int, occupied: int, agent: Any) -> int:
 
 
 @inline_function
-def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
+def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
     """Return the cell that the study's program plays in reply to the opponent's placement on the cell ``changed``.
 
     If ``changed`` is NONE, it is a random cell. The returned cell may be occupied, because the program only looks at
@@ -108,15 +108,15 @@ def mirroring_cell(changed: int, earlier_program: bool, word: int, agent: Any) -
 
 
 @inline_function
-def rule_of_thumb_cell(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
+def mirror_until_free_and_remember(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
     """Return the cell that the rules of thumb of the study's program choose if no cell wins.
 
     The program chooses a cell again until the cell is empty. The n-th choice uses word n of the turn, from 0.
     """
     packed, answers = pack_pieces(position), int64(0)
     while True:
-        changed = changed_cell(packed, position.occupied, agent)
-        cell = mirroring_cell(changed, earlier_program, draw(seed, answers), agent)
+        changed = first_changed_cell_of_last_row(packed, position.occupied, agent)
+        cell = mirror_or_remembered_free_cell(changed, earlier_program, draw(seed, answers), agent)
         remembered = memory(agent)
         remembered[PIECES_REMEMBERED] = packed
         remembered[CELLS_REMEMBERED] = (remembered[CELLS_REMEMBERED] & uint64(GAVE_FIRST)) | uint64(position.occupied)
@@ -127,7 +127,7 @@ def rule_of_thumb_cell(position: PackedPosition, earlier_program: bool, seed: in
 
 
 @inline_function
-def mirror_piece(available: int, piece: int) -> int:
+def most_different_piece(available: int, piece: int) -> int:
     """Return the available piece that differs from ``piece`` in the most attributes; on ties the first.
 
     Return NONE if no piece is available.
@@ -143,7 +143,7 @@ def mirror_piece(available: int, piece: int) -> int:
 
 
 @inline_function
-def first_of_few_safe_gifts(lanes: int, occupied: int, available: int, rules: Any) -> int:
+def first_of_one_or_two_safe_gifts(lanes: int, occupied: int, available: int, rules: Any) -> int:
     """Return the first safe piece if one or two of the available pieces are safe, otherwise NONE."""
     safe = available & safe_pieces(lanes, occupied, rules)
     return lowest_bit(safe) if 0 < popcount(safe) <= FEW_SAFE_GIFTS else int64(NONE)
@@ -153,17 +153,17 @@ def first_of_few_safe_gifts(lanes: int, occupied: int, available: int, rules: An
 def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
     """Return the gift that the rules of thumb choose after the piece in hand is placed on ``cell``."""
     lanes = place_piece(position.lanes, position.hand, cell)
-    gift = first_of_few_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
-    return gift if gift != NONE else mirror_piece(position.available, position.hand)
+    gift = first_of_one_or_two_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
+    return gift if gift != NONE else most_different_piece(position.available, position.hand)
 
 
 @inline_function
-def opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
+def safe_or_random_opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the gift before the player's first placement: the first of one or two safe pieces, or a random piece.
 
     A random piece comes from the lower half of word 0, and the player remembers that it gave the first piece.
     """
-    gift = first_of_few_safe_gifts(position.lanes, position.occupied, position.available, rules)
+    gift = first_of_one_or_two_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
         return gift
     memory(agent)[CELLS_REMEMBERED] |= uint64(GAVE_FIRST)
@@ -182,7 +182,7 @@ def farthest_cell(empty: int, origin: int) -> int:
 
 
 @inline_function
-def mirror_or_random_cell(position: PackedPosition, word: int) -> int:
+def mirror_or_farthest_cell(position: PackedPosition, word: int) -> int:
     """Return the point reflection of the opponent's last cell.
 
     If that cell is occupied, return the empty cell that is farthest from the opponent's last cell. On an empty board,
@@ -200,16 +200,20 @@ def rule_based_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    cell = lowest_bit(wins) if wins != 0 else mirror_or_random_cell(position, word)
+    cell = lowest_bit(wins) if wins != 0 else mirror_or_farthest_cell(position, word)
     return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))
 
 
 @turn
 def rule_based_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, opening_gift(position, seed, rules, agent))
+        return encode_turn(NONE, safe_or_random_opening_gift(position, seed, rules, agent))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    cell = int64(lowest_bit(wins)) if wins != 0 else rule_of_thumb_cell(position, params(agent)[0] != 0.0, seed, agent)
+    cell = (
+        int64(lowest_bit(wins))
+        if wins != 0
+        else mirror_until_free_and_remember(position, params(agent)[0] != 0.0, seed, agent)
+    )
     return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))
 
 

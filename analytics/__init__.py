@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from analytics.shadowing import check_packages
+from analytics.shadowing import check_own_packages_not_hidden
 
 try:
     from analytics.store.files.backend import DEFAULT_ARCHIVE, format_archive_option, parse_location
 except ImportError:
-    check_packages()  # a package of one of our names is the likely cause
+    check_own_packages_not_hidden()  # a package of one of our names is the likely cause
     raise
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def open_archive(
         16000
 
     """
-    check_packages()
+    check_own_packages_not_hidden()
     # Here, because importing analytics must not cost DuckDB and numba.
     from analytics.library import Archive
     from analytics.questions.sql.query_execution import QueryLimits

@@ -83,7 +83,9 @@ class Archive(OpenArchive):
         from analytics.questions.head_to_head import compute_head_to_head
         from analytics.report.answers import build_crosstable_result
 
-        return build_crosstable_result(compute_head_to_head(self, self._build_filter(games, trainings=False)), by_seat)
+        return build_crosstable_result(
+            compute_head_to_head(self, self._build_filter(games, default_trainings=False)), by_seat
+        )
 
     def ratings(
         self,
@@ -125,7 +127,7 @@ class Archive(OpenArchive):
         from analytics.questions.ratings import fit_ratings
         from analytics.report.answers import build_ratings_result
 
-        results = compute_head_to_head(self, self._build_filter(games, trainings=False))
+        results = compute_head_to_head(self, self._build_filter(games, default_trainings=False))
         anchor_label = anchor and self.find_label(anchor)
         fit = fit_ratings(results.tallies, anchor_label, anchor_elo, samples=samples, shared=results.shared)
         return build_ratings_result(results, fit, anchor_label, anchor_elo)
@@ -206,7 +208,7 @@ class Archive(OpenArchive):
         from analytics.questions.openings import OpeningsQuery, add_rules_name
         from analytics.report.answers import answer_openings
 
-        game_filter = self._build_filter(games, trainings=True)
+        game_filter = self._build_filter(games, default_trainings=True)
         position_text = add_rules_name(position, game_filter.rules)
         query = OpeningsQuery(position_text, by, replace(game_filter, rules=None), least, imposed, sort, first_free)
         return answer_openings(self, query)
@@ -347,9 +349,9 @@ class Archive(OpenArchive):
             RequestError: No game meets the filters.
 
         """
-        from analytics.report.sections.learning import build_learning_section
+        from analytics.report.sections.learning import build_section_on_trained_policies
 
-        return self._build_section(build_learning_section, "Learning curves", games)
+        return self._build_section(build_section_on_trained_policies, "Learning curves", games)
 
     def games(self, limit: int | None = 50, **games: Unpack[GameFilters]) -> Result:
         """Return the games that meet the filters, sorted by run and id.
@@ -377,7 +379,7 @@ class Archive(OpenArchive):
         """
         from analytics.report.answers import build_list_result
 
-        condition = self._build_condition(self._build_filter(games, trainings=True))
+        condition = self._build_condition_if_games_meet(self._build_filter(games, default_trainings=True))
         from_clause = f"FROM games WHERE ({condition})"
         total = int(self.sql(f"SELECT count(*) {from_clause}").item())
         limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
@@ -493,11 +495,11 @@ class Archive(OpenArchive):
             'random'
 
         """
-        return labels.find_stored_label(self.archive.load_runs(), agent)
+        return labels.find_stored_label_or_keep_text(self.archive.load_runs(), agent)
 
     # From filters to games.
 
-    def _build_filter(self, games: GameFilters, trainings: bool) -> GameFilter:
+    def _build_filter(self, games: GameFilters, default_trainings: bool) -> GameFilter:
         from analytics.questions.selection import GameFilter
 
         unknown: dict[str, Any] = {name: value for name, value in games.items() if name not in _FILTERS}
@@ -513,10 +515,10 @@ class Archive(OpenArchive):
             rules=games.get("rules"),
             agent=agent,
             opponent=opponent,
-            trainings=games.get("trainings", trainings),
+            trainings=games.get("trainings", default_trainings),
         )
 
-    def _build_condition(self, game_filter: GameFilter) -> str:
+    def _build_condition_if_games_meet(self, game_filter: GameFilter) -> str:
         """Build the SQL condition on the view ``games`` that is equivalent to a filter.
 
         Raises ``RequestError`` if no game can meet the filter.
@@ -528,10 +530,10 @@ class Archive(OpenArchive):
     def _build_section(self, build: Callable[[ReportData], Result], title: str, games: GameFilters) -> Result:
         from analytics.report.report_data import select_report_data
 
-        game_filter = self._build_filter(games, trainings=True)
-        selected = select_report_data(self, self._build_condition(game_filter))
+        game_filter = self._build_filter(games, default_trainings=True)
+        selected = select_report_data(self, self._build_condition_if_games_meet(game_filter))
         data = replace(selected, agent=game_filter.agent, opponent=game_filter.opponent)
-        return replace(build(data), title=title, omissions=data.omissions)
+        return replace(build(data), title=title, omissions=data.omitted_agent_notes)
 
 
 _FILTERS = tuple(GameFilters.__annotations__)

@@ -11,7 +11,7 @@ INSTALLATION_FOLDERS = ("site-packages", "dist-packages")
 ROOT = Path(__file__).resolve().parents[1]  # of the project, or of where it is installed
 
 
-def check_packages() -> None:
+def check_own_packages_not_hidden() -> None:
     """Raise ``ImportError``, with a message of one line, if another package hides one of this project's packages."""
     if message := describe_hidden_package():
         raise ImportError(message)
@@ -28,7 +28,7 @@ def describe_hidden_package() -> str:
         spec = find_spec(name)
         places = [*(spec.submodule_search_locations or ())] if spec else []
         ours = str(ROOT / name) in places
-        if ours and _mentions_us(ROOT / name / "__init__.py"):
+        if ours and _names_our_distribution(ROOT / name / "__init__.py"):
             continue
         place = (*places, spec.origin if spec and spec.origin else name)[0]
         remedy = "rename that folder, or take it off PYTHONPATH"
@@ -44,7 +44,7 @@ def describe_hidden_package() -> str:
     return ""
 
 
-def _mentions_us(module: Path) -> bool:
+def _names_our_distribution(module: Path) -> bool:
     """Return whether a file belongs to this project.
 
     The ``__init__.py`` of each of the project's packages names the distribution.

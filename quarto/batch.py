@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     last_cell: NDArray[np.int8]  # [B] cell or NONE
 
     @staticmethod
-    def empty(size: int) -> Batch:
+    def allocate(size: int) -> Batch:
         """Allocate a batch of ``size`` positions whose contents are undefined."""
         return Batch(
             np.empty(size, np.uint64),
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     def from_positions(positions: list[PackedPosition]) -> Batch:
         """Build a batch of the given positions, in the same order."""
         if not positions:
-            return Batch.empty(0)
+            return Batch.allocate(0)
         lanes, occupied, available, hand, last_cell = zip(*positions, strict=True)
         return Batch(
             np.array(lanes, np.uint64),
@@ -70,7 +70,7 @@ class Turns(NamedTuple):
     gifts: NDArray[np.int8]  # [B]
 
     @staticmethod
-    def empty(size: int) -> Turns:
+    def allocate(size: int) -> Turns:
         """Allocate ``size`` turns whose contents are undefined."""
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
@@ -107,7 +107,7 @@ class Evaluations(NamedTuple):
         """Overwrite the evaluations at ``rows`` with the evaluations ``other``, in place."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
-    def share_time_among_untimed(self, seconds: float) -> None:
+    def give_untimed_equal_time_share(self, seconds: float) -> None:
         """Give each turn that was not timed on its own an equal share of the time of its batch.
 
         The share is ``seconds``, the time of the whole batch, divided by the number of all its turns.
@@ -128,9 +128,11 @@ class Lockstep(NamedTuple):
     turns: Turns  # [B] what was just decided
 
     @staticmethod
-    def empty(size: int) -> Lockstep:
+    def allocate(size: int) -> Lockstep:
         """Allocate the state of ``size`` games, with undefined contents."""
-        return Lockstep(Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), Turns.empty(size))
+        return Lockstep(
+            Batch.allocate(size), np.empty(size, np.uint32), np.empty(size, np.uint64), Turns.allocate(size)
+        )
 
 
 # How a game ended; the archive stores the name.
@@ -151,7 +153,7 @@ class Games(NamedTuple):
     ending: NDArray[np.int8]  # [G] index into ENDINGS
 
     @staticmethod
-    def zeros(size: int) -> Games:
+    def allocate(size: int) -> Games:
         """Allocate ``size`` games in which ``winner`` is NONE and every other number is 0."""
         return Games(
             np.zeros((16, size), np.int8),

@@ -12,8 +12,8 @@ the position exchanges have one form.
 
 A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane carry information.
 Squeezed to these cells, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part: in
-``board_key`` the number of the canonical mask, in ``pack_board`` the hand, because there the mask has a column of its
-own. A key is never a hash: different forms have different keys.
+``board_key`` the number of the canonical mask, in ``pack_lanes_and_hand`` the hand, because there the mask has a column
+of its own. A key is never a hash: different forms have different keys.
 """
 
 from __future__ import annotations
@@ -74,21 +74,23 @@ def least_lane_complements(lanes: int, occupied: int, cell: int) -> int:
 
 
 @inline_function
-def canonical_form(lanes: int, occupied: int, hand: int, tables: Symmetries) -> tuple[int, int]:
-    """Return the canonical form of a position, or of a board if ``hand`` is NONE: (lanes uint64, occupied int64).
+def canonical_lanes_and_occupied(
+    lanes: int, occupied: int, hand_mapped_to_zero: int, tables: Symmetries
+) -> tuple[int, int]:
+    """Return the canonical form (lanes uint64, occupied int64) of a position, or of a board if there is no hand.
 
     The form has the least ``occupied`` of all images under symmetries and, among the images with this ``occupied``, the
     least ``lanes``. The piece in hand, 0 to 15, becomes piece 0 in all of these images. The form of a position must not
     be compared with the form of a board. The computation takes about 15 ns.
     """
     minimal = int64(tables.minimal[occupied])
-    if hand >= 0:
-        lanes ^= piece_to_lanes(hand) * uint64(occupied)
+    if hand_mapped_to_zero >= 0:
+        lanes ^= piece_to_lanes(hand_mapped_to_zero) * uint64(occupied)
     top = highest_cell(minimal)
     least = ~uint64(0)
     for i in range(tables.first[occupied], tables.first[occupied + 1]):
         image = move_lanes(lanes, int64(tables.attaining[i]), tables)
-        if hand < 0:
+        if hand_mapped_to_zero < 0:
             image = least_lane_complements(image, minimal, top)
         least = min(least, sort_lanes(image))
     return least, minimal
@@ -152,7 +154,7 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
     This position or board is counted too. The number is the order of the symmetry group divided by the number of
     symmetries that leave this position unchanged.
     """
-    least, minimal = canonical_form(lanes, occupied, hand, tables)
+    least, minimal = canonical_lanes_and_occupied(lanes, occupied, hand, tables)
     if hand >= 0:
         lanes ^= piece_to_lanes(hand) * uint64(occupied)
     top = highest_cell(minimal)
@@ -183,7 +185,7 @@ def canonical_forms(
     least = np.empty(lanes.shape[0], np.uint64)
     minimal = np.empty(lanes.shape[0], np.uint16)
     for i in range(lanes.shape[0]):
-        least[i], minimal[i] = canonical_form(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
+        least[i], minimal[i] = canonical_lanes_and_occupied(lanes[i], int64(occupied[i]), int64(hand[i]), tables)
     return least, minimal
 
 
@@ -211,7 +213,7 @@ class CanonicalTurn(NamedTuple):
     """
 
     occupied: int  # 16 bits: cells that hold a piece
-    board: int  # the pieces on these cells, and the hand: see ``pack_board``
+    board: int  # the pieces on these cells, and the hand: see ``pack_lanes_and_hand``
     cell: int  # where the piece in hand was placed or, if the mover chooses, where ``piece`` was placed
     piece: int  # the gift or, if the mover chooses, the piece that was placed; NONE if there was no gift
 
@@ -274,7 +276,7 @@ def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int]
         decision = in_hand << 8 | int64(tables.cells[permutation, cell]) << 4 | chosen
         if sorted_lanes < least or (sorted_lanes == least and decision < least_decision):
             least, least_decision = sorted_lanes, decision
-    word = pack_board(least, minimal, least_decision >> 8, tables)
+    word = pack_lanes_and_hand(least, minimal, least_decision >> 8, tables)
     return CanonicalTurn(minimal, word, (least_decision >> 4) & 15, least_decision & 15 if piece >= 0 else int64(NONE))
 
 
@@ -330,7 +332,7 @@ def decode_board_key(key: int, tables: Symmetries) -> tuple[int, int]:
 
 
 @inline_function
-def pack_board(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
+def pack_lanes_and_hand(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
     """Pack the pieces of a canonical board and the hand (0 if there is none) into a uint64.
 
     The word does not contain ``occupied``, but the two together identify the board and the hand exactly. The hand is in

@@ -65,7 +65,7 @@ class AnswerError(TypeError):
         return cls(call, f"returned {repr(answer)[:100]}, not {expected}")
 
 
-def is_ctrl_c(error: BaseException) -> bool:
+def is_ctrl_c_in_main_thread(error: BaseException) -> bool:
     """Return whether an exception is the user's Ctrl-C.
 
     Ctrl-C reaches the main thread only, so a ``KeyboardInterrupt`` in any other thread was raised by the code of that
@@ -74,7 +74,7 @@ def is_ctrl_c(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-def describe_valid_names(name: str, valid: Iterable[str]) -> str:
+def suggest_valid_names(name: str, valid: Iterable[str]) -> str:
     """Return the end of a message about the wrong name ``name``: the nearest valid name, if any, and all valid names.
 
     The text has the form ``"; did you mean 'x'? valid: x, y"``.
@@ -137,7 +137,7 @@ class RemoteError(Exception):
         self.raised_at = details.raised_at
         self.add_note(details.traceback)
 
-    def to_arena_error(self, subject: str) -> ArenaError:
+    def restore_or_wrap_arena_error(self, subject: str) -> ArenaError:
         """Return the original error, as a ``RequestError`` or a ``FailureError``, if its text is for the user.
 
         Otherwise return a ``RequestError`` that says that ``subject`` cannot be made, and why.
@@ -152,7 +152,9 @@ def to_error_details(error: BaseException) -> ErrorDetails:
     """Describe an exception in a form that can be sent to another process."""
     trace = _escape_surrogates("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
-    return ErrorDetails(type(error).__name__, _escape_surrogates(str(error)), find_error_location(error), trace, code)
+    return ErrorDetails(
+        type(error).__name__, _escape_surrogates(str(error)), describe_author_error_location(error), trace, code
+    )
 
 
 def _escape_surrogates(text: str) -> str:
@@ -160,7 +162,7 @@ def _escape_surrogates(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def find_error_location(error: BaseException) -> str:
+def describe_author_error_location(error: BaseException) -> str:
     """Return the file and line of an agent's exception, or ``an unknown line``.
 
     This is the innermost line of the author's code in the traceback or, if there is none, the innermost line of this
@@ -171,14 +173,14 @@ def find_error_location(error: BaseException) -> str:
         location = f"{error.filename}:{error.lineno}"
     if location is None:
         lines = [(f.filename, f"{f.filename}:{f.lineno}") for f in traceback.extract_tb(error.__traceback__)]
-        lines = [(file, line) for file, line in lines if not _is_library_file(file)]
+        lines = [(file, line) for file, line in lines if not _is_library_or_non_python_file(file)]
         author_lines = [line for file, line in lines if not file.startswith(PROJECT_FOLDERS)]
         location = author_lines[-1] if author_lines else lines[-1][1] if lines else "an unknown line"
     current_folder = f"{Path.cwd()}{os.sep}"
     return location[len(current_folder) :] if location.startswith(current_folder) else location
 
 
-def _is_library_file(file: str) -> bool:
+def _is_library_or_non_python_file(file: str) -> bool:
     """Return whether a file belongs to Python or to an installed library, or is not a Python file.
 
     Other files are included because C extensions name their sources in tracebacks.
@@ -192,10 +194,10 @@ def _list_library_folders() -> tuple[str, ...]:
     return tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-def format_error(error: BaseException) -> str:
+def format_error_with_location(error: BaseException) -> str:
     """Return one line with the type and the text of an exception, and the file and line of its source.
 
     The type and the text are cut off after 500 characters.
     """
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{text:.500} ({find_error_location(error)})"
+    return f"{text:.500} ({describe_author_error_location(error)})"

@@ -232,7 +232,7 @@ def describe_turn(before: Game, after: Game, players: Participants) -> str:
     ]
     if after.hand not in (NONE, before.hand):
         actions.append(f"{gives} {format_piece(after.hand)}")
-    return _format_sentence(f"{subject} {' and '.join(actions)}") if actions else ""
+    return _end_sentence_and_capitalise_you(f"{subject} {' and '.join(actions)}") if actions else ""
 
 
 def describe_ending(game: Game, players: Participants, forfeit_reason: str = "") -> str:
@@ -243,12 +243,14 @@ def describe_ending(game: Game, players: Participants, forfeit_reason: str = "")
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
-        return _format_sentence(f"{wins}: {'; '.join(describe_line(game, line) for line in game.lines)}")
+        return _end_sentence_and_capitalise_you(
+            f"{wins}: {'; '.join(describe_line(game, line) for line in game.lines)}"
+        )
     if game.ending == FULL_BOARD:
         return "A draw: the board is full and no line is finished."
     if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_TIME):
-        return _format_sentence(f"{players.agent} forfeits the game, and {wins}: {forfeit_reason}")
-    return _format_sentence(f"you resign, and {wins}")
+        return _end_sentence_and_capitalise_you(f"{players.agent} forfeits the game, and {wins}: {forfeit_reason}")
+    return _end_sentence_and_capitalise_you(f"you resign, and {wins}")
 
 
 def describe_line(game: Game, line: Line) -> str:
@@ -266,7 +268,7 @@ def format_prompt(game: Game) -> str:
     return "give a piece" if game.next_decision is NextDecision.GIFT else "place piece@cell"
 
 
-def _format_sentence(text: str) -> str:
+def _end_sentence_and_capitalise_you(text: str) -> str:
     """Return ``text`` with a full stop and, if it begins with ``you``, with a capital letter.
 
     A text that begins with an agent's label keeps the label as it is.

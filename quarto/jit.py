@@ -38,7 +38,7 @@ from quarto.sources import (
     PRIVATE_MODE,
     cache_root,
     compilation_progress,
-    create_private_folder,
+    create_missing_folders_privately,
     describe_foreign_access,
     files_fingerprint,
     list_kernel_sources,
@@ -59,7 +59,7 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 
 @functools.cache
-def cache_directory(outside_fingerprint: str = "") -> Path:
+def ensure_usable_cache_directory(outside_fingerprint: str = "") -> Path:
     """Create and return the directory of compiled kernels, in ``$QARENA_CACHE`` or in the user's cache folder.
 
     If other users could write to this directory, or this user cannot, return a temporary directory and log the reason.
@@ -97,7 +97,7 @@ def _create_folder_or_describe_obstacle(folder: Path) -> str:
     unpickles the files in it: whoever can write to it can run any code as this user.
     """
     try:
-        create_private_folder(folder)
+        create_missing_folders_privately(folder)
         foreign, mode = describe_foreign_access(folder), folder.stat().st_mode & PERMISSION_BITS
         if not foreign and mode & ~PRIVATE_MODE:
             folder.chmod(mode & PRIVATE_MODE)  # numba's folders inside have the user's usual mode
@@ -116,8 +116,8 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
         """Return the folder of the source file ``py_file``, relative to the project.
 
-        For a source outside the project, return the name of its folder alone, because ``cache_directory`` already
-        distinguishes such sources.
+        For a source outside the project, return the name of its folder alone, because ``ensure_usable_cache_directory``
+        already distinguishes such sources.
         """
         folder = Path(py_file).resolve().parent
         inside = folder.is_relative_to(project_root())
@@ -156,7 +156,9 @@ def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any
         return numba.njit(**options)(function)
     with _configuration_lock:
         usual_settings = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-        numba.config.CACHE_DIR = str(cache_directory(third_party_fingerprint(function.__module__, source)))
+        numba.config.CACHE_DIR = str(
+            ensure_usable_cache_directory(third_party_fingerprint(function.__module__, source))
+        )
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
         try:
             return numba.njit(cache=True, **options)(function)
@@ -201,14 +203,14 @@ class Kernel:
         """
         if self._dispatcher is None:
             dispatcher = _build_dispatcher(self.py_func, self._options)
-            for external_kernel in _find_external_kernels(self.py_func):
+            for external_kernel in _find_all_kernels_called_by_address(self.py_func):
                 external_kernel.load_while_compiling()
             if self.declared is not None:
-                self._compile(dispatcher)
+                self._compile_only_declared_signature(dispatcher)
             self._dispatcher = dispatcher
         return self._dispatcher
 
-    def _compile(self, dispatcher: Any) -> None:
+    def _compile_only_declared_signature(self, dispatcher: Any) -> None:
         _compilations.dispatchers[self] = dispatcher
         try:
             dispatcher.compile(self.declared)
@@ -286,7 +288,7 @@ def function_value(signature: Any) -> Callable[[F], F]:
     return decorate
 
 
-class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
+class KernelCalledByAddress(types.ExternalFunction):  # type: ignore[misc]
     """A kernel with a declared signature that other kernels call by the address of its machine code.
 
     numba copies an ordinary kernel into each of its callers, and LLVM optimises every copy. Twenty kernels call the
@@ -322,25 +324,25 @@ class ExternalKernel(types.ExternalFunction):  # type: ignore[misc]
         return self.callee(*arguments)
 
 
-register_model(ExternalKernel)(models.OpaqueModel)  # as for every external function: it has no value of its own
+register_model(KernelCalledByAddress)(models.OpaqueModel)  # as for every external function: it has no value of its own
 
 
-def to_external_kernel(function: F) -> F:
+def to_kernel_called_by_address(function: F) -> F:
     """Return a kernel in the form that other kernels call by its address.
 
-    Otherwise the kernel would become a part of each caller: see ``ExternalKernel``.
+    Otherwise the kernel would become a part of each caller: see ``KernelCalledByAddress``.
     """
-    return cast("F", ExternalKernel(cast("Kernel", function)))
+    return cast("F", KernelCalledByAddress(cast("Kernel", function)))
 
 
 @functools.cache
-def _find_external_kernels(function: FunctionType) -> frozenset[ExternalKernel]:
+def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[KernelCalledByAddress]:
     """Return all external kernels that a function calls, directly or through kernels and inline functions."""
-    external_kernels, seen, queue = set[ExternalKernel](), {function}, [function]
+    external_kernels, seen, queue = set[KernelCalledByAddress](), {function}, [function]
     while queue:
         current = queue.pop()
         for value in map(current.__globals__.get, _list_code_names(current.__code__)):
-            if isinstance(value, ExternalKernel):
+            if isinstance(value, KernelCalledByAddress):
                 external_kernels.add(value)
             elif isinstance(value, Kernel | InlineFunction) and value.py_func not in seen:
                 seen.add(value.py_func)
@@ -361,10 +363,10 @@ def load_kernel(function: Callable[..., Any]) -> Any:
 
     Returns what other kernels receive as a function value. Raises numba's error if the kernel cannot be compiled.
     """
-    return function.load() if isinstance(function, Kernel | ExternalKernel) else function
+    return function.load() if isinstance(function, Kernel | KernelCalledByAddress) else function
 
 
-def load_kernels(packages: tuple[str, ...] = ("",)) -> None:
+def load_imported_kernels(packages: tuple[str, ...] = ("",)) -> None:
     """Load every kernel with a declared signature in the imported modules.
 
     ``packages`` limits this to modules whose names begin with one of these texts.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from quarto.errors import RequestError
 from quarto.position import PackedPosition, board, position_from_plies
-from quarto.rules import CELLS, NONE, PIECES, SIDE, cell_at
+from quarto.rules import CELLS, NONE, PIECES, SIDE, wrapped_cell_at
 
 PIECE_DIGITS = "0123456789ABCDEF"
 COLUMN_LETTERS = "abcd"
@@ -52,7 +52,7 @@ def parse_cell(text: str, hint: str = "letter = column, digit = row") -> int:
     name = text.lower()
     if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
         raise RequestError(f"cell {_quote_shortened(text)} is not one of a1 to d4 ({hint})")
-    return cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
+    return wrapped_cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
 
 
 def format_cell(cell: int) -> str:
@@ -146,7 +146,7 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
             )
         for column, digit in enumerate(row):
             if digit != ".":
-                plies.append((parse_piece(digit, where), cell_at(number, column)))
+                plies.append((parse_piece(digit, where), wrapped_cell_at(number, column)))
     cell_of_piece: dict[int, int] = {}
     for piece, cell in plies:
         if piece in cell_of_piece:

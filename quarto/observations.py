@@ -167,7 +167,7 @@ PIECE_FEATURE_WORDS = PIECE_FEATURES.view(np.uint64)[:, 0]  # [17] each row as o
 BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 
 
-def encode_pieces(pieces: Sequence[int]) -> NDArray[np.int8]:
+def encode_pieces_as_attribute_rows(pieces: Sequence[int]) -> NDArray[np.int8]:
     """Encode pieces as an observation: [17, 8] int8.
 
     ``pieces`` has the pieces on cells 0 to 15 and then the piece in hand, with ``NONE`` for an empty cell or hand.
@@ -176,9 +176,9 @@ def encode_pieces(pieces: Sequence[int]) -> NDArray[np.int8]:
     return observation
 
 
-def encode_observation(position: PackedPosition) -> NDArray[np.int8]:
+def encode_board_and_hand(position: PackedPosition) -> NDArray[np.int8]:
     """Encode the board and the hand of a position as an observation: [17, 8] int8."""
-    return encode_pieces([*board(position), position.hand])
+    return encode_pieces_as_attribute_rows([*board(position), position.hand])
 
 
 def unpack_mask(bits: int) -> NDArray[np.int8]:
@@ -230,11 +230,11 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 
 @inline_function
 def mark_legal_turns(
-    lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]
+    lanes: int, occupied: int, available: int, hand: int, rules: Any, cleared_mask: NDArray[np.bool_]
 ) -> None:
-    """Set ``legal[n]`` to True for each number ``n`` of a legal turn in a position.
+    """Set ``cleared_mask[n]`` to True for each number ``n`` of a legal turn in a position.
 
-    ``legal`` is [289] bool, and all of its entries must be False before.
+    ``cleared_mask`` is [289] bool, and all of its entries must be False before.
     """
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
@@ -242,10 +242,10 @@ def mark_legal_turns(
         if gives_only != (cell == NO_CELL) or (occupied >> cell) & 1:
             continue
         if hand >= 0 and (available == 0 or (wins >> cell) & 1):
-            legal[GIFT_CODES * cell + NO_GIFT] = True
+            cleared_mask[GIFT_CODES * cell + NO_GIFT] = True
         else:
             for piece in range(PIECES):
-                legal[GIFT_CODES * cell + piece] = (available >> piece) & 1 == 1
+                cleared_mask[GIFT_CODES * cell + piece] = (available >> piece) & 1 == 1
 
 
 @kernel(

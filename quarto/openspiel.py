@@ -15,7 +15,14 @@ import numpy as np
 
 from quarto.errors import require_extra
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.observations import ACTIONS, MAX_DECISIONS, SHAPE, StepwiseGame, encode_pieces, resolve_rules
+from quarto.observations import (
+    ACTIONS,
+    MAX_DECISIONS,
+    SHAPE,
+    StepwiseGame,
+    encode_pieces_as_attribute_rows,
+    resolve_rules,
+)
 from quarto.rules import NONE
 
 with require_extra("openspiel", "quarto.openspiel"):
@@ -114,7 +121,7 @@ class PositionObserver:
 
     def set_from(self, state: QuartoState, _player: int) -> None:
         """Write the position of ``state`` into the tensor."""
-        self.dict["observation"][:] = encode_pieces(state.quarto.pieces)
+        self.dict["observation"][:] = encode_pieces_as_attribute_rows(state.quarto.pieces)
 
     def string_from(self, state: QuartoState, _player: int) -> str:
         return str(state)

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.bits import piece_to_lanes
-from quarto.canonical import board_key, canonical_form, decode_board_key
+from quarto.canonical import board_key, canonical_lanes_and_occupied, decode_board_key
 from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_PIECES, board_piece_mask
-from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, finishes_line
+from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, has_finished_line_at
 from quarto.symmetry import Symmetries, build_symmetries
 
 MAX_PLIES = 7
@@ -92,7 +92,7 @@ def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: 
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
     tables = build_symmetries(rules)
-    for mask, sources in _group_parents(parents, tables).items():
+    for mask, sources in _group_parent_ranges_by_child_mask(parents, tables).items():
         child_lanes, child_ways, won, won_ways = _generate_children(
             parents.lanes, parents.ways, sources, rules.tables, tables
         )
@@ -108,7 +108,7 @@ def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: 
     return CountedLayer(layer, CanonicalBoards(np.concatenate(lanes), np.concatenate(ways), slices))
 
 
-def _group_parents(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
+def _group_parent_ranges_by_child_mask(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
     """Group ranges of parents by the canonical mask of their children.
 
     Each row of an array is (first parent, end of the range, mask of the parents, cell on which the children have one
@@ -137,7 +137,7 @@ def _generate_children(
 ) -> ChildBoards:
     """Generate all children that ``sources`` describes, and merge children that are equal up to symmetry.
 
-    ``sources`` is one of the arrays that ``_group_parents`` returns.
+    ``sources`` is one of the arrays that ``_group_parent_ranges_by_child_mask`` returns.
     """
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
@@ -151,8 +151,8 @@ def _generate_children(
                 if not unused >> piece & 1:
                     continue
                 child = lanes[parent] | piece_to_lanes(piece) << uint64(cell)
-                least, _ = canonical_form(child, occupied, NONE, tables)
-                if finishes_line(child, occupied, piece, cell, rules):
+                least, _ = canonical_lanes_and_occupied(child, occupied, NONE, tables)
+                if has_finished_line_at(child, occupied, piece, cell, rules):
                     won_count += _add_ways(won, least, ways[parent])
                     won = _ensure_room(won, won_count)
                 else:
@@ -204,13 +204,13 @@ def generate_key_layers(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64
     classic rules, 6 pieces take some seconds and 150 MB.
     """
     boards = build_empty_layer()
-    yield _compute_keys(rules, boards)
+    yield _compute_sorted_keys(rules, boards)
     for ply in range(1, pieces + 1):
         _, boards = count_next_layer(rules, boards, ply, is_last=False)
-        yield _compute_keys(rules, boards)
+        yield _compute_sorted_keys(rules, boards)
 
 
-def _compute_keys(rules: Rules, boards: CanonicalBoards) -> NDArray[np.uint64]:
+def _compute_sorted_keys(rules: Rules, boards: CanonicalBoards) -> NDArray[np.uint64]:
     keys = np.empty(len(boards.lanes), np.uint64)
     for mask, (first, end) in boards.slices.items():
         _fill_keys(boards.lanes[first:end], mask, keys[first:end], build_symmetries(rules))

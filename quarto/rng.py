@@ -34,18 +34,18 @@ def mix(word: int) -> int:
 
 
 @kernel()
-def stream(seed: int, pair: int, game: int) -> int:
+def stream(run_word_or_seed: int, pair: int, game: int) -> int:
     """Return the stream of game 0 or 1 of a pair or, if ``game`` is ``OPENING_STREAM``, the stream of its opening.
 
-    ``seed`` is the run's word for the stream of a game, and the run's seed for the stream of an opening.
+    ``run_word_or_seed`` is the run's word for the stream of a game, and the run's seed for the stream of an opening.
     """
-    word = mix(uint64(seed) + GAMMA)
+    word = mix(uint64(run_word_or_seed) + GAMMA)
     word = mix(word ^ (uint64(pair) * GAMMA + uint64(1)))
     return mix(word + uint64(game + 1) * GAMMA)
 
 
 @inline_function
-def turn_offset(turn: int) -> int:
+def turn_seed_offset(turn: int) -> int:
     """Return the number that is added to a stream to get the seed of a turn.
 
     Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
@@ -53,8 +53,8 @@ def turn_offset(turn: int) -> int:
     return (uint64(turn) << TURN_SHIFT) * GAMMA
 
 
-def turn_offset_word(turn: int) -> np.uint64:
-    """Return ``turn_offset`` as NumPy's uint64, computed in Python."""
+def turn_seed_offset_in_python(turn: int) -> np.uint64:
+    """Return ``turn_seed_offset`` as NumPy's uint64, computed in Python."""
     return np.uint64((turn << int(TURN_SHIFT)) * int(GAMMA) % (1 << 64))
 
 

@@ -48,7 +48,7 @@ RULE_TABLES = np.dtype(
 )
 
 
-def cell_at(row: int, column: int) -> int:
+def wrapped_cell_at(row: int, column: int) -> int:
     """Return the cell in a row and a column, both taken modulo 4."""
     return SIDE * (row % SIDE) + column % SIDE
 
@@ -98,14 +98,14 @@ class Rules:
         side = range(SIDE)
         lines: list[list[int]] = []
         if self.rows_and_columns:
-            lines += [[cell_at(row, column) for column in side] for row in side]
-            lines += [[cell_at(row, column) for row in side] for column in side]
+            lines += [[wrapped_cell_at(row, column) for column in side] for row in side]
+            lines += [[wrapped_cell_at(row, column) for row in side] for column in side]
         starts = {"none": (), "main": (0,), "broken": side}[self.diagonals]
-        lines += [[cell_at(row, start + row) for row in side] for start in starts]
-        lines += [[cell_at(row, SIDE - 1 - start - row) for row in side] for start in starts]
+        lines += [[wrapped_cell_at(row, start + row) for row in side] for start in starts]
+        lines += [[wrapped_cell_at(row, SIDE - 1 - start - row) for row in side] for start in starts]
         corners = {"none": 0, "plain": SIDE - 1, "wrapped": SIDE}[self.squares]
         lines += [
-            [cell_at(row + down, column + right) for down in (0, 1) for right in (0, 1)]
+            [wrapped_cell_at(row + down, column + right) for down in (0, 1) for right in (0, 1)]
             for row in range(corners)
             for column in range(corners)
         ]
@@ -162,7 +162,7 @@ HALF_LINES_THROUGH_A_CELL = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is un
 
 
 @inline_function
-def finishes_line(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
+def has_finished_line_at(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
     """Return whether ``piece``, which is already on ``cell``, belongs to a finished line.
 
     All four attributes are compared at once. A lane of ``shared`` holds the cells whose pieces agree with ``piece`` in

@@ -46,7 +46,7 @@ def cache_root() -> Path:
     return Path(setting or user_cache / "quarto-arena")
 
 
-def create_private_folder(folder: Path) -> None:
+def create_missing_folders_privately(folder: Path) -> None:
     """Create a folder, and the missing folders around it, so that no other user can enter them.
 
     Folders that exist are left as they are. Raises ``OSError`` if a folder cannot be created.
@@ -65,17 +65,17 @@ def describe_foreign_access(folder: Path) -> str:
     user_id, leaf = os.geteuid(), folder.stat()
     if leaf.st_uid != user_id:
         return f"{folder} belongs to user id {leaf.st_uid}"
-    for path, status in _list_path_steps(folder):
+    for path, status in _list_folders_and_links_to(folder):
         if status.st_uid not in (user_id, ROOT_USER):
             kind = "the link " if stat.S_ISLNK(status.st_mode) else ""
             return f"{kind}{path} belongs to user id {status.st_uid}"
         sticky = status.st_mode & stat.S_ISVTX and not os.path.samestat(status, leaf)
-        if stat.S_ISDIR(status.st_mode) and not sticky and _is_writable_by_others(status):
+        if stat.S_ISDIR(status.st_mode) and not sticky and _is_writable_beyond_own_group(status):
             return f"others may write to {path} (mode {stat.S_IMODE(status.st_mode):o})"
     return ""
 
 
-def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _list_folders_and_links_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield each folder and link on the way to an existing path, with its status, from the root on.
 
     If a link is on the way, the folders and links on the way to its target are yielded too.
@@ -85,10 +85,10 @@ def _list_path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
         status = step.lstat()
         yield step, status
         if stat.S_ISLNK(status.st_mode):
-            yield from _list_path_steps(step.parent.resolve() / step.readlink())
+            yield from _list_folders_and_links_to(step.parent.resolve() / step.readlink())
 
 
-def _is_writable_by_others(status: os.stat_result) -> bool:
+def _is_writable_beyond_own_group(status: os.stat_result) -> bool:
     """Return whether other users may write to a file or folder with this status.
 
     The permission of a group is ignored if the group is root's, or if it is the user's own group, which has the user's
@@ -136,7 +136,7 @@ def source_fingerprint(packages: tuple[str, ...]) -> str:
 
 
 @functools.cache
-def read_package_files(package: str) -> Mapping[str, bytes]:
+def read_package_files_by_module(package: str) -> Mapping[str, bytes]:
     """Read all Python files of one of the project's packages, and return their contents by module name."""
     contents = {}
     for path in _list_sources((package,)):
@@ -146,12 +146,12 @@ def read_package_files(package: str) -> Mapping[str, bytes]:
 
 
 @functools.cache
-def read_module_files(modules: tuple[str, ...]) -> Mapping[str, bytes]:
+def read_files_of_modules_and_parents(modules: tuple[str, ...]) -> Mapping[str, bytes]:
     """Read the files of the project's ``modules`` and of the packages around them, and return their contents by name.
 
     Modules that are not found, and modules without a file, are left out.
     """
-    specs = ((name, find_module_spec(name)) for name in _add_parent_packages(modules))
+    specs = ((name, find_module_spec(name)) for name in _add_parent_packages_and_starred_submodules(modules))
     contents = {name: _read_content(spec) for name, spec in specs if spec is not None}
     return {name: content for name, content in contents.items() if content is not None}
 
@@ -234,7 +234,7 @@ def _read_project_imports(module: str, follow: Callable[[str, str], bool]) -> Ma
 
 def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path | None) -> dict[str, bytes]:
     own_package, contents, specs = module.partition(".")[0], dict[str, bytes](), dict[str, ModuleSpec | None]()
-    queue = list(_add_parent_packages([module]))
+    queue = list(_add_parent_packages_and_starred_submodules([module]))
     seen = set(queue)
     while queue:
         name = queue.pop()
@@ -251,7 +251,7 @@ def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path 
         contents[name] = content
         if Path(str(spec.origin)).suffix in SOURCE_SUFFIXES:
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
-            for other in _add_parent_packages(_list_imported_names(content, package)):
+            for other in _add_parent_packages_and_starred_submodules(_list_imported_names(content, package)):
                 if other not in seen and follow(name, other):
                     seen.add(other)
                     queue.append(other)
@@ -330,7 +330,7 @@ def _read_content(spec: ModuleSpec) -> bytes | None:
     return content
 
 
-def _add_parent_packages(names: Iterable[str]) -> Iterator[str]:
+def _add_parent_packages_and_starred_submodules(names: Iterable[str]) -> Iterator[str]:
     """Yield each name after the names of the packages around it, whose ``__init__`` is executed first.
 
     After a name that stands for a star import, yield the names of the submodules too.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quarto.bits import LANE_MASK
 from quarto.jit import inline_function, int64, kernel, uint64
-from quarto.rules import ATTRIBUTES, CELLS, SIDE, Line, Rules, cell_at
+from quarto.rules import ATTRIBUTES, CELLS, SIDE, Line, Rules, wrapped_cell_at
 
 MASKS = 1 << CELLS
 # Rules with very few lines have millions of symmetries (the two main diagonals alone: 46 million). A subgroup also
@@ -92,7 +92,7 @@ def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
     return generate_images()
 
 
-def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
+def _find_shifts_turns_and_reflections(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
     """Yield the shifts, rotations and reflections of the 4 x 4 torus that map lines to lines."""
     line_set = set(lines)
     for turn in range(8):
@@ -101,7 +101,7 @@ def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]
             images = []
             for cell in range(CELLS):
                 row, column = row_sign * (cell // SIDE) + shift // SIDE, column_sign * (cell % SIDE) + shift % SIDE
-                images.append(cell_at(column, row) if exchange else cell_at(row, column))
+                images.append(wrapped_cell_at(column, row) if exchange else wrapped_cell_at(row, column))
             if all(tuple(sorted(images[cell] for cell in line)) in line_set for line in line_set):
                 yield tuple(images)
 
@@ -110,12 +110,13 @@ def _find_torus_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]
 def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
     permutations = list(islice(_find_line_symmetries(lines), MAX_SYMMETRIES + 1))
     cells = np.array(
-        permutations if len(permutations) <= MAX_SYMMETRIES else sorted(_find_torus_symmetries(lines)), np.int8
+        permutations if len(permutations) <= MAX_SYMMETRIES else sorted(_find_shifts_turns_and_reflections(lines)),
+        np.int8,
     )
     bits = (np.arange(256)[:, None] >> np.arange(8)) & 1  # [256, 8]
     images = np.stack([(1 << cells[:, half].astype(np.int64)) @ bits.T for half in (slice(8), slice(8, CELLS))], axis=1)
     images = np.ascontiguousarray(images, np.uint16)
-    minimal, first, attaining = _compute_least_images(images)
+    minimal, first, attaining = _compute_least_images_and_permutations(images)
     all_masks = np.arange(MASKS)
     masks = all_masks[minimal == all_masks]
     masks = masks[np.lexsort((masks, np.bitwise_count(masks)))].astype(np.uint16)
@@ -127,7 +128,7 @@ def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
 
 
 @kernel()
-def _compute_least_images(
+def _compute_least_images_and_permutations(
     images: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
     """Return the fields ``minimal``, ``first`` and ``attaining`` of ``Symmetries``, computed from ``images``."""

@@ -121,7 +121,7 @@ class Position:
             ValueError: ``cell`` is taken or does not exist.
 
         """
-        lanes, occupied, _ = self._place_piece(cell, self.hand)
+        lanes, occupied, _ = self._board_and_last_cell_after(cell, self.hand)
         return list_set_bits(int(_call_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
 
     def with_turn(self, cell: int, gift: int = NONE) -> Position:
@@ -141,10 +141,10 @@ class Position:
                 raise ValueError(f"piece {gift} is not among those left in {format_position(self.packed)}")
             available &= ~(1 << int(gift))
         mover = self.rules.mover_chooses
-        lanes, occupied, last_cell = self._place_piece(cell, int(gift) if mover else self.hand)
+        lanes, occupied, last_cell = self._board_and_last_cell_after(cell, int(gift) if mover else self.hand)
         return Position(PackedPosition(lanes, occupied, available, NONE if mover else int(gift), last_cell), self.rules)
 
-    def _place_piece(self, cell: int | None, piece: int) -> tuple[int, int, int]:
+    def _board_and_last_cell_after(self, cell: int | None, piece: int) -> tuple[int, int, int]:
         """Return the lanes, the occupied cells and the last cell after ``piece`` is placed on ``cell``.
 
         Nothing is placed if ``cell`` is None or ``piece`` is NONE. Raises ``ValueError`` if ``cell`` is taken or does

@@ -45,9 +45,9 @@ def __getattr__(name: str) -> object:
         if name in functions:
             from importlib import import_module
 
-            from analytics.shadowing import check_packages
+            from analytics.shadowing import check_own_packages_not_hidden
 
-            check_packages()
+            check_own_packages_not_hidden()
             return getattr(import_module(f"runners.library.{module}"), name)
     raise AttributeError(f"module 'runners' has no attribute {name!r}")
 

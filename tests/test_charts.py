@@ -54,7 +54,7 @@ def build_section_charts(root: Path) -> Iterator[Spec]:
     archive = write_archive(root)
     add_decisions(archive)
     add_policies(archive)
-    write_draw_evaluations(archive, archive.list_run_ids()[0])
+    write_draw_evaluations(archive, archive.list_ids_of_runs_with_games()[0])
     with open_archive(archive.root) as opened:
         for slug in SLUGS:
             sections = build_subject_sections(opened, slug)

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from quarto.errors import MissingExtraError
 from runners.cli.main import app
 from runners.config.arguments import parse_arguments
-from runners.config.recipes import is_training_requested
+from runners.config.recipes import is_training_experiment_chosen
 from runners.config.schemas import SCHEMAS
 from runners.config.sweep_values import keep_first_value
 from runners.play.levels import find_level_agent
@@ -168,7 +168,7 @@ def expand_sweep(overrides: list[str]) -> list[list[str]]:
 def compose_config(config: str, overrides: list[str]) -> DictConfig:
     """Compose the configuration of overrides. Hydra refuses keys and options of groups that do not exist."""
     if config in ("run", "sweep"):
-        config = "train" if is_training_requested(overrides) else "run"
+        config = "train" if is_training_experiment_chosen(overrides) else "run"
     assert config in SCHEMAS
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(config, overrides=overrides)

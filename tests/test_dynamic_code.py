@@ -15,7 +15,13 @@ from tests.test_house import PACKAGES
 IMPORTS = {"import_module", "__import__", "instantiate", "find_spec", "run_path", "run_module", "exec_module"}
 ATTRIBUTES = {"getattr", "setattr", "attrgetter", "methodcaller"}
 PROCESSES = {"Popen", "Process", "system", "popen", "execv", "execve", "execvp", "posix_spawn", "check_call"}
-PROCESSES |= {"LimitedProcess", "Subprocess", "PolitoSubprocess", "start_command", "read_command_output"}  # ours
+PROCESSES |= {
+    "LimitedProcess",
+    "Subprocess",
+    "PolitoSubprocess",
+    "start_command",
+    "read_command_output_until_limit",
+}  # ours
 
 # Why data cannot choose the name.
 GATE = "the gate: an identity of data is in the table of ``runners.arena.identities``, or it is refused"
@@ -27,7 +33,10 @@ PROVEN = {
     **dict.fromkeys(
         (
             *("agents/base/agent.py::__post_init__", "agents/base/parameters.py::check_fields"),
-            *("analytics/exchange/formats.py::check_minari_library", "analytics/exchange/text.py::format_heading_tags"),
+            *(
+                "analytics/exchange/formats.py::check_minari_library",
+                "analytics/exchange/text.py::format_agent_and_nondefault_tags",
+            ),
             *("analytics/exact/position_set.py::summarise_regrets", "analytics/questions/ratings.py::to_frame"),
             "analytics/questions/pairings.py::to_frame",
             *(f"{package}/__init__.py::__getattr__" for package in ("agents", "analytics", "quarto", "runners")),
@@ -45,12 +54,12 @@ PROVEN = {
             *("runners/arena/executors/processes.py::__init__", "runners/hosting/subprocess_client.py::__init__"),
             *("runners/hosting/subprocesses.py::__init__", "runners/hosting/limited_agents.py::_start_with_facts"),
             *(
-                "runners/config/arguments.py::check_group_choices",
-                "runners/exact/verdict_tables.py::build_verdict_frame",
+                "runners/config/arguments.py::check_groups_plugins_and_games",
+                "runners/exact/verdict_tables.py::build_frame_by_kind_and_pieces",
             ),
             *("runners/bench/benchmark.py::time_yardstick_games", "runners/bench/solver.py::run_yardstick"),
             *("runners/bench/timing.py::compile_program", "runners/bench/timing.py::measure_process"),
-            *("runners/bench/warm_up.py::load_agent_kernels", "runners/cli/queries.py::output_answer"),
+            *("runners/bench/warm_up.py::load_agent_and_training_kernels", "runners/cli/queries.py::output_answer"),
             "runners/cli/sprt_output.py::format_test",
             "runners/learning/training/self_improvement.py::__post_init__",
         ),
@@ -59,7 +68,10 @@ PROVEN = {
     **dict.fromkeys(
         (
             *("runners/authoring/watchdog.py::__getattr__", "runners/hosting/subprocesses.py::_launch"),
-            *("runners/hosting/subprocesses.py::start_command", "runners/hosting/subprocesses.py::read_command_output"),
+            *(
+                "runners/hosting/subprocesses.py::start_command",
+                "runners/hosting/subprocesses.py::read_command_output_until_limit",
+            ),
             *("runners/hosting/polito/player.py::__init__", "runners/hosting/polito/player.py::take_subprocess"),
             *("runners/hosting/engines/process.py::_start", "runners/config/callbacks.py::__init__"),
             *("runners/config/callbacks.py::notify", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),
@@ -85,7 +97,7 @@ PROVEN = {
     ),
     **dict.fromkeys(
         (
-            "runners/arena/executors/processes.py::_load_worker",
+            "runners/arena/executors/processes.py::_set_paths_and_load_worker",
             "runners/hosting/subprocess_program.py::_import_factory_and_apply_limits",
         ),
         SENT,

@@ -151,7 +151,7 @@ def copy_annotated_games(folder: Path, archives: Archives) -> None:
 
 def index_small_files(folder: Path, archives: Archives) -> None:
     archive = archives.copy("annotate", folder / NAME)
-    index_runs(archive, archive.list_run_ids())
+    index_runs(archive, archive.list_ids_of_runs_with_games())
 
 
 def copy_all_tables(folder: Path, archives: Archives) -> None:
@@ -170,7 +170,7 @@ def write_garbage(folder: Path, archives: Archives) -> None:
     """Write what compaction replaced, and what killed writers leave."""
     archive = archives.copy("compact", folder / NAME)
     for table in TABLE_FOLDERS:
-        folder_of_table = Path(archive.folder(table, archive.list_run_ids()[0]))
+        folder_of_table = Path(archive.folder(table, archive.list_ids_of_runs_with_games()[0]))
         folder_of_table.mkdir(parents=True, exist_ok=True)
         (folder_of_table / f".tmp-{uuid4().hex}").write_bytes(b"half")
         if table != "games":
@@ -220,7 +220,7 @@ def read_state(root: Path) -> State:
     archive = ArchiveStore.open(root)
     ranges_by_table = [
         (run_id, table, archive.list_effective_ranges(run_id, table))
-        for run_id in archive.list_run_ids()
+        for run_id in archive.list_ids_of_runs_with_games()
         for table in TABLE_FOLDERS
     ]
     sums = {(run_id, table): (ranges.covered_ranges, ranges.fingerprint) for run_id, table, ranges in ranges_by_table}
@@ -232,7 +232,7 @@ def read_counts(root: Path) -> dict[str, int]:
     archive = ArchiveStore.open(root)
     units = {
         f"{run_id} {table}": archive.list_effective_ranges(run_id, table).units
-        for run_id in archive.list_run_ids()
+        for run_id in archive.list_ids_of_runs_with_games()
         for table in TABLE_FOLDERS
     }
     return units | {question: frame.item() for question, frame in ask_questions(root, NUMBERS).items()}

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from quarto.batch import Turns
 from quarto.bits import array_pointer
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.jit import function_value, inline_function, int64
 from quarto.position import POSITION_TYPE, PackedPosition
 from quarto.rng import Streams
@@ -376,7 +376,7 @@ class AgentLimits:
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
             raise RequestError(
-                f"isolation={self.isolation} does not exist{describe_valid_names(str(self.isolation), ISOLATIONS)}"
+                f"isolation={self.isolation} does not exist{suggest_valid_names(str(self.isolation), ISOLATIONS)}"
             )
         for key, kinds in (("turn_seconds", (int, float)), ("megabytes", (int,))):
             value = getattr(self, key)
@@ -400,7 +400,7 @@ class AgentLimits:
         except RequestError as error:
             raise RequestError(f"{agent_name}: {error}") from error
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict_without_isolation(self) -> dict[str, Any]:
         """Return the limits that are set and affect games, as JSON values.
 
         Isolation is left out, because it decides only whether a run survives when the agent dies.

@@ -39,19 +39,21 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 from quarto.views import BatchView, Position
 
-BATCH_TYPE = numba.typeof(Batch.empty(1))
-LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
+BATCH_TYPE = numba.typeof(Batch.allocate(1))
+LOCKSTEP_TYPE = numba.typeof(Lockstep.allocate(1))
 EVALUATIONS_TYPE = numba.typeof(Evaluations.blank(1))
 
 
 @inline_function
-def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
-    """Call a jitted turn for each of the first ``size`` positions of ``state``, and record the turns in ``state``.
+def decide_turns(
+    turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, seed_offset: int, first_positions: int
+) -> None:
+    """Call a jitted turn for each of the first ``first_positions`` positions of ``state``, and record the turns there.
 
-    The seed of a turn is the position's stream plus ``offset``.
+    The seed of a turn is the position's stream plus ``seed_offset``.
     """
     batch, remembers = state.batch, agent.memory_size != 0
-    for i in range(size):
+    for i in range(first_positions):
         position = PackedPosition(
             batch.lanes[i],
             int64(batch.occupied[i]),
@@ -61,13 +63,13 @@ def decide_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offs
         )
         if remembers:
             agent.memory_address = agent.memories_address + uint64(state.slot[i]) * agent.memories_stride
-        encoded = turn(position, state.streams[i] + offset, rules, agent)
+        encoded = turn(position, state.streams[i] + seed_offset, rules, agent)
         state.turns.cells[i] = np.int8(encoded)
         state.turns.gifts[i] = np.int8(encoded >> 8)
 
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
-def decide_all_turns(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
+def decide_all_turns_one_by_one(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
     """Call ``decide_turns`` for all positions of ``state``. Unlike ``decide_turns``, this can be called from Python."""
     decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
@@ -88,31 +90,32 @@ CLOCK = time.CLOCK_MONOTONIC
 
 
 @inline_function
-def read_clock(clock: int, time_buffer: NDArray[np.int64]) -> float:
+def read_clock_microseconds(clock_id: int, time_buffer: NDArray[np.int64]) -> float:
     """Return the time of a system clock in microseconds.
 
-    ``clock`` is the number of the clock for ``clock_gettime``. ``time_buffer`` [2] is overwritten with seconds and
+    ``clock_id`` is the number of the clock for ``clock_gettime``. ``time_buffer`` [2] is overwritten with seconds and
     nanoseconds.
     """
-    clock_gettime(clock, array_pointer(time_buffer.ctypes.data))
+    clock_gettime(clock_id, array_pointer(time_buffer.ctypes.data))
     return 1e6 * float64(time_buffer[0]) + 1e-3 * float64(time_buffer[1])
 
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, EVALUATIONS_TYPE, types.int32))
 def decide_with_evaluations(
-    turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock: int
+    turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock_id: int
 ) -> None:
     """Call a jitted turn for all positions, and record the evaluation and the duration of each turn.
 
-    It takes the same turns as ``decide_all_turns``. ``clock`` is the number of a system clock, see ``read_clock``.
+    It takes the same turns as ``decide_all_turns_one_by_one``. ``clock_id`` is the number of a system clock, see
+    ``read_clock``.
     """
     moment = np.zeros(2, np.int64)
     agent.evaluates = 1
     for i in range(state.streams.shape[0]):
         report_evaluation(agent, np.nan, NO_VISITS)
-        start_time = read_clock(clock, moment)
+        start_time = read_clock_microseconds(clock_id, moment)
         decide_turns(turn, agent, rules, select_position(state, i), uint64(0), int64(1))
-        evaluations.microseconds[i] = int64(read_clock(clock, moment) - start_time + 0.5)
+        evaluations.microseconds[i] = int64(read_clock_microseconds(clock_id, moment) - start_time + 0.5)
         value = agent.value
         evaluations.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
         evaluations.visits[i] = agent.visits
@@ -265,7 +268,7 @@ class KernelPlayer(BatchPlayer):
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)
             self.start(range(len(slots)))
-        state = Lockstep(batch, slots, rng.seeds, Turns.empty(len(slots)))
+        state = Lockstep(batch, slots, rng.seeds, Turns.allocate(len(slots)))
         if self.game_words == 0:
             self._decide(state, evaluations)
             return state.turns
@@ -280,7 +283,7 @@ class KernelPlayer(BatchPlayer):
 
     def _decide(self, state: Lockstep, evaluations: Evaluations | None) -> None:
         if evaluations is None:
-            decide_all_turns(self.turn, self.agent, self.rules.tables, state)
+            decide_all_turns_one_by_one(self.turn, self.agent, self.rules.tables, state)
         else:
             contiguous = Evaluations.blank(len(state.slot))  # as the kernel takes them
             decide_with_evaluations(self.turn, self.agent, self.rules.tables, state, contiguous, CLOCK)
@@ -312,14 +315,14 @@ class PythonAgent:
             method: Callable[..., Any] = self.agent.play
             answer = _call_checking_signature(method, BatchView(batch, self.rules), rng)
             cells, gifts, evaluation = _split_answer(method, answer, "(cells, gifts)")
-            _fill_evaluation_rows(method, evaluation, evaluations, slice(None), len(batch.lanes))
+            _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
             method, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
                 start_time = time.perf_counter()
                 answer = _call_checking_signature(method, Position(batch.position(i), self.rules), rng.generator(i))
                 cell, gift, evaluation = _split_answer(method, answer, "(cell, gift)")
-                _fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
+                _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:
                     evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - start_time))
                 try:
@@ -355,7 +358,7 @@ def _split_answer(method: Callable[..., Any], answer: Any, expected: str) -> tup
     return first, second, evaluation[0] if evaluation else None
 
 
-def _fill_evaluation_rows(
+def _check_and_fill_evaluation_rows(
     method: Callable[..., Any], evaluation: Evaluation | None, evaluations: Evaluations | None, rows: slice, size: int
 ) -> None:
     """Check the evaluation of ``size`` turns and write it into ``rows`` of ``evaluations``.
@@ -443,11 +446,14 @@ MAX_UNUSUAL_TURNS = 1000  # of answers that are kept to be shown, because an age
 
 
 def to_turns(
-    cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, out_of_range_turns: dict[int, tuple[int, int]]
+    cells: NDArray[np.integer],
+    gifts: NDArray[np.integer],
+    rng: Streams,
+    out_of_range_turns_by_seed: dict[int, tuple[int, int]],
 ) -> Turns:
     """Convert the cells and gifts that an agent in Python returned to turns.
 
-    Numbers that are neither a cell, a piece nor NONE become ``OUT_OF_RANGE``. ``out_of_range_turns`` keeps the
+    Numbers that are neither a cell, a piece nor NONE become ``OUT_OF_RANGE``. ``out_of_range_turns_by_seed`` keeps the
     original cell and gift of such turns by the seed of the turn, up to ``MAX_UNUSUAL_TURNS`` of them.
     """
     turns = Turns(
@@ -457,8 +463,8 @@ def to_turns(
         )
     )
     for i in np.flatnonzero((turns.cells == OUT_OF_RANGE) | (turns.gifts == OUT_OF_RANGE)):
-        if len(out_of_range_turns) < MAX_UNUSUAL_TURNS:
-            out_of_range_turns[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
+        if len(out_of_range_turns_by_seed) < MAX_UNUSUAL_TURNS:
+            out_of_range_turns_by_seed[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
     return turns
 
 
@@ -491,7 +497,7 @@ class StagedPlayer(BatchPlayer):
         slots: NDArray[np.uint32] | None = None,
         evaluations: Evaluations | None = None,
     ) -> Turns:
-        turns, early_mask = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
+        turns, early_mask = Turns.allocate(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
         for player, mask in ((self._early, early_mask), (self._late, ~early_mask)):
             if mask.any():
                 player_slots = None if slots is None else slots[mask]
@@ -505,7 +511,7 @@ class StagedPlayer(BatchPlayer):
         return turns
 
 
-def list_choosers(agent: Agent) -> tuple[str, ...]:
+def list_accepted_choosers(agent: Agent) -> tuple[str, ...]:
     """List the values of ``Rules.chooser`` under which an agent plays.
 
     An agent that has no attribute ``choosers`` plays under both values.
@@ -523,11 +529,11 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
     if build is not None:
         player: BatchPlayer = build(rules, label)
         return player
-    check_choosers(list_choosers(agent), rules, label)
+    check_choosers(list_accepted_choosers(agent), rules, label)
     if isinstance(agent, KernelAgent):
         late, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
         return late if early is None else StagedPlayer(build_player(early[1], rules, label), late, early[0])
-    return PythonPlayer(set_up_python_agent(agent, rules, label))
+    return PythonPlayer(prepare_python_agent(agent, rules, label))
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
@@ -539,7 +545,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
         )
 
 
-def set_up_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
+def prepare_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
     """Call ``prepare`` of an agent in Python, if it has this method, and return the agent with the rules.
 
     Raises ``RequestError`` for an agent that has neither ``play`` nor ``choose``.

@@ -49,10 +49,10 @@ class Population(NamedTuple):
         return Population(*map(np.concatenate, zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
-def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Population:
+def build_initial_population(genes: NDArray[np.float64], opponent_count: int) -> Population:
     """Build a population of individuals without parents that have the genes ``genes`` [N, G], numbered from 0.
 
-    ``opponents`` is the number of opponents against which individuals will be judged.
+    ``opponent_count`` is the number of opponents against which individuals will be judged.
     """
     numbers = np.arange(len(genes))
     return Population(
@@ -61,7 +61,7 @@ def build_initial_population(genes: NDArray[np.float64], opponents: int) -> Popu
         np.full(len(genes), INITIAL, np.int8),
         np.full((len(genes), 2), NONE),
         genes,
-        np.full((len(genes), opponents), np.nan),
+        np.full((len(genes), opponent_count), np.nan),
     )
 
 
@@ -88,7 +88,7 @@ def sort_by_fitness(population: Population) -> Population:
     return population.select(np.lexsort([-column for column in population.fitness.T[::-1]]))
 
 
-def rank_by_fitness(population: Population) -> NDArray[np.int64]:
+def rank_sorted_population(population: Population) -> NDArray[np.int64]:
     """Count, for each individual of a sorted population, how many different fitnesses are better: [N] int64."""
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
@@ -102,7 +102,7 @@ def hold_tournaments(population: Population, size: int, words: Streams, first_wo
     ``first_word`` up to but not including ``first_word + size``.
     """
     picks = np.stack([words.integers(first_word + i, population.size) for i in range(size)], axis=1)
-    best = rank_by_fitness(population)[picks].argmin(axis=1)
+    best = rank_sorted_population(population)[picks].argmin(axis=1)
     chosen: NDArray[np.int64] = picks[np.arange(len(picks)), best]
     return chosen
 
@@ -120,7 +120,7 @@ def compute_run_seed(seed: int, generation: int, games: int) -> int:
 
 
 class Evolution:
-    """An evolution whose course is determined by its parameters and by the fitnesses given to ``end_generation``.
+    """An evolution that its parameters and the fitnesses given to ``end_generation_and_rank_all`` determine.
 
     Each generation adds ``offspring`` individuals, and the ``size`` fittest of the old and the new individuals survive
     (plus-selection). With ``again`` the survivors are judged again in every generation, not only when they are made.
@@ -157,10 +157,10 @@ class Evolution:
             self._newcomers = self._build_offspring()
         newcomers = self._newcomers
         if self._breeder.writes_into_parents:
-            self._write_into_parents()
+            self._share_new_genes_within_lines()
         return self.population.concat(newcomers) if self._again else newcomers
 
-    def end_generation(self, fitness: NDArray[np.float64]) -> Population:
+    def end_generation_and_rank_all(self, fitness: NDArray[np.float64]) -> Population:
         """End a generation, and return all of its individuals, best first. The first ``size`` of them survive.
 
         ``fitness`` [n, F] is the fitness of the individuals that ``begin_generation`` returned, in the same order.
@@ -174,14 +174,14 @@ class Evolution:
                 self._fitnesses.setdefault(tuple(genes), []).append(genome_fitness)
         return individuals
 
-    def choose_genome(self, criterion: str) -> tuple[float, ...]:
+    def choose_genome(self, best_or_mean: str) -> tuple[float, ...]:
         """Return the best genome so far. At least one generation must have ended.
 
         With the criterion ``best`` it is the genome of the fittest survivor of the last generation. With ``mean`` it
         is the genome with the best mean fitness, the first on ties. The mean is over all individuals with this genome,
         and over all generations that each of them survived, except generation 0.
         """
-        if criterion == "best":
+        if best_or_mean == "best":
             return tuple(self.population.genes[0].tolist())
         means = {
             genes: tuple(mean(column.tolist()) for column in np.transpose(fitnesses))
@@ -189,7 +189,7 @@ class Evolution:
         }
         return max(means, key=lambda genes: means[genes])
 
-    def _write_into_parents(self) -> None:
+    def _share_new_genes_within_lines(self) -> None:
         """Write the genes of each new individual into all individuals with the same ancestor.
 
         This happens even if the other individuals were judged with different genes.
@@ -337,7 +337,7 @@ class TwoGeneBreeder:
         genes: NDArray[np.float64] = np.stack([unit_floats(words.draw(gene)) for gene in range(2)], axis=1)
         return np.round(genes, self.decimals)
 
-    def operator_probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
+    def mutation_and_crossover_probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
         """Return the probabilities of mutation, crossover and crossover with a shift in this generation."""
         if 2 * (generation - 1) < self.generations:
             return self.early
@@ -345,7 +345,7 @@ class TwoGeneBreeder:
         return self.stuck if fitness[0] - fitness[:5].mean() < self.margin else self.late
 
     def build_offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
-        probabilities = self.operator_probabilities(population, generation)
+        probabilities = self.mutation_and_crossover_probabilities(population, generation)
         which = MUTATION + np.searchsorted(np.cumsum(probabilities)[:2], unit_floats(words.draw(0)), side="right")
         first, second = (
             hold_tournaments(population, self.tournament, words, start)
@@ -354,15 +354,15 @@ class TwoGeneBreeder:
         genes = population.genes[first]
         crossed = which != MUTATION
         genes[crossed, 1] = population.genes[second[crossed], 1]
-        genes += self._sample_gene_changes(which, words)
+        genes += self._draw_signed_gene_steps(which, words)
         parents = np.stack([first, np.where(crossed, second, NONE)], axis=1)
         return Offspring(which.astype(np.int8), parents, np.round(genes.clip(0.0, 1.0), self.decimals))
 
-    def _sample_gene_changes(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
-        """Sample the changes to be added to the genes: [n, 2] float64. ``which`` [n] are the operators."""
+    def _draw_signed_gene_steps(self, operators: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
+        """Sample the changes to be added to the genes: [n, 2] float64. ``operators`` [n] are the operators."""
         up = unit_floats(words.draw(2)) >= 0.5
-        change = np.zeros((len(which), 2))
-        mutated, shifted = which == MUTATION, which == CROSSOVER2
+        change = np.zeros((len(operators), 2))
+        mutated, shifted = operators == MUTATION, operators == CROSSOVER2
         change[mutated, words.integers(1, 2)[mutated]] = np.where(up, self.step, -self.step)[mutated]
         change[shifted] = np.where(up | self.only_shifts_up, self.shift, -self.shift)[shifted, None]
         return change

@@ -86,7 +86,7 @@ class TrainingGames(NamedTuple):
     seat: int  # the learner's in game 0 of a pair
 
 
-GAMES_TYPE = numba.typeof(Games.zeros(1))
+GAMES_TYPE = numba.typeof(Games.allocate(1))
 TRAINING_GAMES_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64), TrainingGames)
 SPAN_TYPE = types.UniTuple(types.int64, 2)
 UPDATE_RESULT_TYPE = types.Tuple((types.int64, types.boolean))
@@ -116,7 +116,7 @@ def update_from_game(
 
 
 @kernel(UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
-def learn_games_until_full(
+def learn_games_returning_end_and_has_room(
     update: UpdateKernel, rules: Any, agent: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
 ) -> tuple[int, bool]:
     """Learn from the columns ``span[0]`` to ``span[1] - 1`` of ``games`` until the learner's arrays are full.

@@ -109,7 +109,7 @@ def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
 
 
 @inline_function
-def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
+def fill_dangers_now_and_after_placements(occupied: int, words: Any, board: Any) -> None:
     """Write into ``board`` its dangers, both now and after a placement on each empty cell.
 
     A danger is an attribute value with which a piece can finish a line. The states of the lines must already be in
@@ -155,10 +155,10 @@ def fill_cell_dangers(occupied: int, words: Any, board: Any) -> None:
 def fill_board_survey(occupied: int, words: Any, board: Any) -> None:
     """Write into ``board`` all that follows from the states of its lines and does not depend on the gift.
 
-    This includes the dangers, see ``fill_cell_dangers``, and an entry for each line that is not full. ``words`` is the
-    table that ``build_feature_words`` builds for the rules.
+    This includes the dangers, see ``fill_dangers_now_and_after_placements``, and an entry for each line that is not
+    full. ``words`` is the table that ``build_feature_words`` builds for the rules.
     """
-    fill_cell_dangers(occupied, words, board)
+    fill_dangers_now_and_after_placements(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
     for line in range(int64(words[LINES])):
         values, count = board[BYTES + line], board[ON_LINE + line]
@@ -199,4 +199,4 @@ def fill_lines_and_dangers_after(before: Any, piece: int, cell: int, filled: int
     builds for the rules.
     """
     fill_line_states_after(before, piece, cell, words, after)
-    fill_cell_dangers(filled, words, after)
+    fill_dangers_now_and_after_placements(filled, words, after)

@@ -48,7 +48,7 @@ from agents.learning.line_boards import (
     piece_byte,
     safe_gifts_after,
 )
-from agents.learning.line_turns import SHARP_TURNS, count_surviving_turns
+from agents.learning.line_turns import SHARP_TURNS, count_unrefuted_turns_and_fewest_replies
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS
@@ -63,7 +63,7 @@ MAX_EMPTY = CELLS - REPLIES_FROM
 MAX_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
 MAX_FEATURES = MAX_LINES + 4 + ATTRIBUTES + CELLS + 10 + MAX_EMPTY * (2 * MAX_EMPTY + 1 + MAX_PAIRS)
 
-# Groups of features: see ``fill_and_count_features``
+# Groups of features: see ``fill_features_returning_count_or_outcome``
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
@@ -167,7 +167,7 @@ def append_line_features(
 ) -> int:
     """Append the features of the lines and of the dangers to ``features``, and return the new number of features.
 
-    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
     """
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
@@ -182,7 +182,7 @@ def append_line_features(
 
 
 @inline_function
-def add_feature_and_attribute_state(
+def write_attribute_feature_returning_state(
     attribute: int, board: Any, gift: int, pieces_left: int, common: int, features: Any, count: int
 ) -> int:
     """Write the feature of one attribute to ``features[count]``, and return the state of the attribute.
@@ -206,14 +206,14 @@ def append_attribute_features(
 ) -> int:
     """Append the features of the four attributes to ``features``, and return the new number of features.
 
-    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
     """
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
-        add_feature_and_attribute_state(0, board, gift, pieces_left, common, features, count),
-        add_feature_and_attribute_state(1, board, gift, pieces_left, common, features, count + 1),
-        add_feature_and_attribute_state(2, board, gift, pieces_left, common, features, count + 2),
-        add_feature_and_attribute_state(3, board, gift, pieces_left, common, features, count + 3),
+        write_attribute_feature_returning_state(0, board, gift, pieces_left, common, features, count),
+        write_attribute_feature_returning_state(1, board, gift, pieces_left, common, features, count + 1),
+        write_attribute_feature_returning_state(2, board, gift, pieces_left, common, features, count + 2),
+        write_attribute_feature_returning_state(3, board, gift, pieces_left, common, features, count + 3),
     )
     features[count + 4] = int64(words[OFFSETS + SUPPLY]) + multiset_number(states[0], states[1], states[2], states[3])
     return count + 5
@@ -225,7 +225,7 @@ def append_mobility_features(
 ) -> int:
     """Append the features of the safe gifts that remain after each placement, and return the new number of features.
 
-    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
     """
     empty = ~occupied & ALL_CELLS
     numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
@@ -282,13 +282,14 @@ def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: A
 
 
 @inline_function
-def append_reply_features(
+def append_reply_features_or_outcome(
     board: Any, gift: int, pieces_left: int, occupied: int, words: Any, after: Any, features: Any
 ) -> int:
     """Append the features of the opponent's replies, and return the number of features.
 
     If the replies show how the game ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` instead.
-    ``fill_and_count_features`` explains the features and the outcomes. ``after`` [3, BOARD] is overwritten.
+    ``fill_features_returning_count_or_outcome`` explains the features and the outcomes. ``after`` [3, BOARD] is
+    overwritten.
     """
     for piece in range(PIECES):
         board[MIN_OF + piece], board[CELLS_OF + piece] = MAX_TURNS, 0
@@ -313,7 +314,7 @@ def append_reply_features(
                 return int64(LOST_AFTER)
             features[count] += int64(words[OFFSETS + REPLY])
             if rest & (rest - 1) != 0 and (turns <= SHARP_TURNS or int64(popcount(rest)) < DECIDED_PIECES):
-                survivors, fewest = count_surviving_turns(piece, rest, filled, words, after)
+                survivors, fewest = count_unrefuted_turns_and_fewest_replies(piece, rest, filled, words, after)
                 if survivors == 0:
                     return int64(LOST_AFTER)
                 count += 1
@@ -346,7 +347,7 @@ def append_reply_features(
 
 
 @inline_function
-def match_line_values(line: int, byte: int, board: Any) -> int:
+def match_and_oppose_line_values(line: int, byte: int, board: Any) -> int:
     """Return the attributes of a line whose shared value matches the gift's or opposes it, as a byte.
 
     The lower four bits are the attributes with a shared value that matches, the upper four bits those with a shared
@@ -360,23 +361,24 @@ def match_line_values(line: int, byte: int, board: Any) -> int:
 def attribute_state(attribute: int, values: int) -> int:
     """Return, as two bits, whether the matching and the opposing value of an attribute are in ``values``.
 
-    ``values`` is what ``match_line_values`` returned for a line.
+    ``values`` is what ``match_and_oppose_line_values`` returned for a line.
     """
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
 @inline_function
-def pair_number(one: int, other: int) -> int:
+def number_attribute_states_of_two_lines(line_values: int, other_line_values: int) -> int:
     """Return the index of the multiset of the attributes' states on two lines.
 
     The multiset has one member for each of the four attributes, which combines its states (``attribute_state``) on the
-    two lines. ``one`` and ``other`` are what ``match_line_values`` returned for the lines.
+    two lines. ``line_values`` and ``other_line_values`` are what ``match_and_oppose_line_values`` returned for the
+    lines.
     """
     return multiset_number(
-        attribute_state(0, one) * 4 + attribute_state(0, other),
-        attribute_state(1, one) * 4 + attribute_state(1, other),
-        attribute_state(2, one) * 4 + attribute_state(2, other),
-        attribute_state(3, one) * 4 + attribute_state(3, other),
+        attribute_state(0, line_values) * 4 + attribute_state(0, other_line_values),
+        attribute_state(1, line_values) * 4 + attribute_state(1, other_line_values),
+        attribute_state(2, line_values) * 4 + attribute_state(2, other_line_values),
+        attribute_state(3, line_values) * 4 + attribute_state(3, other_line_values),
     )
 
 
@@ -384,7 +386,7 @@ def pair_number(one: int, other: int) -> int:
 def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
     """Append a feature for each pair of lines that cross in an empty cell, and return the new number of features.
 
-    ``fill_and_count_features`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
     """
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
@@ -394,15 +396,15 @@ def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, f
             line = int64(words[through + i])
             if line == MAX_LINES:
                 break
-            values, on_line = match_line_values(line, byte, board), board[ON_LINE + line]
+            values, on_line = match_and_oppose_line_values(line, byte, board), board[ON_LINE + line]
             for k in range(i):
                 other = int64(words[through + k])
-                other_values, on_other = match_line_values(other, byte, board), board[ON_LINE + other]
+                other_values, on_other = match_and_oppose_line_values(other, byte, board), board[ON_LINE + other]
                 number = int64(PAIR_MULTISETS)
                 if on_line <= on_other:
-                    number = pair_number(values, other_values)
+                    number = number_attribute_states_of_two_lines(values, other_values)
                 if on_other <= on_line:
-                    number = min(number, pair_number(other_values, values))
+                    number = min(number, number_attribute_states_of_two_lines(other_values, values))
                 pieces = min(on_line, on_other) * 4 + max(on_line, on_other)
                 features[count] = offset + pieces * PAIR_MULTISETS + number
                 count += 1
@@ -414,7 +416,7 @@ def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, f
         types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS_TYPE, types.int64[:, ::1], NUMBERS_TYPE
     )
 )
-def fill_and_count_features(
+def fill_features_returning_count_or_outcome(
     occupied: int, gift: int, pieces_left: int, words: Any, board: Any, after: Any, features: Any
 ) -> int:
     """Write the numbers of an afterstate's features within its stage into ``features``, and return how many there are.
@@ -457,7 +459,7 @@ def fill_and_count_features(
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:
-        count = append_reply_features(board, gift, pieces_left, occupied, words, after, features)
+        count = append_reply_features_or_outcome(board, gift, pieces_left, occupied, words, after, features)
         if count < 0:
             return count
         count = append_crossing_features(board, byte, occupied, words, features, count)

@@ -1,7 +1,8 @@
 """Turns on a board without a winning placement: how many there are, and which of them hold out two turns longer.
 
 A turn is a placement and a gift that is safe after it. Two players make turns in alternation: the *giver* of an
-afterstate, and the other player, who replies. Boards are those of ``line_boards.py``, after ``fill_cell_dangers``.
+afterstate, and the other player, who replies. Boards are those of ``line_boards.py``, after
+``fill_dangers_now_and_after_placements``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def count_safe_turns(piece: int, rest: int, cells: int, board: Any) -> int:
     """Count the turns that place ``piece`` on one of ``cells`` and give a piece of ``rest`` that is safe afterwards.
 
     A piece is safe if the opponent cannot finish a line with it at once. ``board`` has the dangers of the board
-    (``fill_cell_dangers``).
+    (``fill_dangers_now_and_after_placements``).
     """
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
@@ -67,14 +68,16 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 class SurvivingTurns(NamedTuple):
-    """Counts of the turns that survive, as ``count_surviving_turns`` returns them."""
+    """Counts of the turns that survive, as ``count_unrefuted_turns_and_fewest_replies`` returns them."""
 
     turn_count: int
     fewest_replies: int  # the least number of turns that one of them leaves to the other player, up to ``COUNTS - 1``
 
 
 @inline_function
-def count_surviving_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> SurvivingTurns:
+def count_unrefuted_turns_and_fewest_replies(
+    piece: int, rest: int, filled: int, words: Any, after: Any
+) -> SurvivingTurns:
     """Count the turns that survive, among those that place ``piece`` and give a piece of ``rest``.
 
     A turn is a placement and a gift that is safe after it. It survives if its player will have another turn whatever

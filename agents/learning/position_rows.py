@@ -66,10 +66,10 @@ def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
 
 
 @inline_function
-def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
+def find_or_add_nan_row(position: Any, width: int, words: Any, values: Any) -> int:
     """Return the index at which the row of a position (lanes, occupied, hand) begins, and add the row if it is new.
 
-    A new row has ``width`` unknown values. The caller must have checked ``has_room``.
+    A new row has ``width`` unknown values. The caller must have checked ``has_room_for_game``.
     """
     lanes, key = position[0], position_key(position[1], position[2])
     index = find_slot(lanes, key, words)
@@ -84,7 +84,7 @@ def find_or_add_row(position: Any, width: int, words: Any, values: Any) -> int:
 
 
 @inline_function
-def has_room(words: Any, values: Any) -> bool:
+def has_room_for_game(words: Any, values: Any) -> bool:
     """Return whether all positions of one more game can be added while half of the slots stay empty."""
     positions, used = int64(words[0]) + MAX_POSITIONS, int64(words[1]) + MAX_VALUES
     enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
@@ -133,7 +133,7 @@ def _add_rows_and_list_starts(
     """
     firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
     for i in range(len(widths)):
-        firsts[i] = find_or_add_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
+        firsts[i] = find_or_add_nan_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
     return firsts
 
 

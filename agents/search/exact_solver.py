@@ -22,7 +22,7 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 
 
 @inline_function
-def search_record(agent: Any) -> Any:
+def copy_search_record_to_scratch_once(agent: Any) -> Any:
     """Return this thread's search record of the solver, which is in the agent's scratch.
 
     On the first call in a thread it is copied from the shared record and gets room for the children of positions.
@@ -40,7 +40,7 @@ def search_record(agent: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _allocate_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
+def _get_shared_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
     """Allocate the tables of proofs under these rules, and keep the tables of the last four rules.
 
     All players of this process share them, because proofs depend only on the rules.
@@ -61,7 +61,7 @@ def build_solver_record(rules: Rules, base: TablebaseIndex | None = None) -> tup
     The caller must keep the arrays alive as long as the record is used.
     """
     arrays: dict[str, Any] = {
-        **_allocate_proof_tables(rules),
+        **_get_shared_proof_tables(rules),
         "stop": np.zeros(1, np.int64),
         **({"base": base.words} if base else {}),
     }

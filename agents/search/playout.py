@@ -14,7 +14,7 @@ from quarto.bits import lowest_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, uint64
 from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rng import draw
-from quarto.rules import NONE, finishes_line
+from quarto.rules import NONE, has_finished_line_at
 from quarto.threats import safe_pieces
 
 NO_MOVE = 0
@@ -68,7 +68,7 @@ def play_move(position: PackedPosition, move: int, rules: Any) -> MoveResult:
     lanes = position.lanes | (piece_to_lanes(piece) << uint64(cell))
     occupied = position.occupied | (int64(1) << cell)
     outcome = int64(NOT_OVER)
-    if finishes_line(lanes, occupied, piece, cell, rules):
+    if has_finished_line_at(lanes, occupied, piece, cell, rules):
         outcome = int64(LINE)
     elif occupied == ALL_CELLS:
         outcome = int64(FULL_BOARD)
@@ -117,14 +117,14 @@ def allowed_gifts(position: PackedPosition, cell: int, safe_gifts: bool, rules: 
     if cell != NONE:
         lanes |= piece_to_lanes(position.hand) << uint64(cell)
         occupied |= int64(1) << cell
-        if finishes_line(lanes, occupied, position.hand, cell, rules):
+        if has_finished_line_at(lanes, occupied, position.hand, cell, rules):
             return position.available
     safe = position.available & safe_pieces(lanes, occupied, rules)
     return safe if safe != 0 else position.available
 
 
 @inline_function
-def sample_untried_move(
+def set_untried_move_returning_next_word(
     node: Any, position: PackedPosition, seed: int, index: int, safe_gifts: bool, rules: Any
 ) -> int:
     """Draw the move with which a node will be expanded next, and return the index of the next unused word.

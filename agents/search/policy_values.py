@@ -14,13 +14,19 @@ from agents.base.agent import encode_turn, keys, params, report_evaluation, tabl
 from agents.learning.policy import Policy
 from agents.line_values import (
     WorkMemory,
-    all_cells_and_pieces,
+    all_candidate_cells_and_pieces,
     allocate_work_memory,
-    fill_best_turns,
+    fill_best_safe_turns,
     pack_weights,
     unpack_weights,
 )
-from agents.search.exact_solver import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, build_solver_record, search_record
+from agents.search.exact_solver import (
+    RECORD_WORDS,
+    SOLVER_WORDS,
+    SolverKnowledge,
+    build_solver_record,
+    copy_search_record_to_scratch_once,
+)
 from agents.semi_random import turn_if_opponent_chooses
 from quarto.batch import NO_VISITS
 from quarto.bits import popcount
@@ -39,13 +45,13 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 @inline_function
 def find_best_turns(position: PackedPosition, max_turns: int, agent: Any) -> WorkMemory:
-    """Return work memory with the best ``max_turns`` safe turns of a position, as ``fill_best_turns`` writes them.
+    """Return work memory with the best ``max_turns`` safe turns of a position, as ``fill_best_safe_turns`` writes them.
 
     The piece in hand must not finish a line.
     """
     words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)
-    fill_best_turns(*state, position.hand, words, weights, work, all_cells_and_pieces())
+    fill_best_safe_turns(*state, position.hand, words, weights, work, all_candidate_cells_and_pieces())
     return work
 
 
@@ -80,7 +86,14 @@ def is_exact(position: PackedPosition, agent: Any) -> bool:
 def exact_value(position: PackedPosition, rules: Any, agent: Any) -> int:
     """Return the exact value of a position for the player to move: 1, 0 or -1."""
     return int64(
-        solve_value(position.lanes, position.occupied, position.available, position.hand, rules, search_record(agent))
+        solve_value(
+            position.lanes,
+            position.occupied,
+            position.available,
+            position.hand,
+            rules,
+            copy_search_record_to_scratch_once(agent),
+        )
     )
 
 

@@ -81,7 +81,7 @@ def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
 
 
 @inline_function
-def mean_value(node: Any) -> float:
+def mean_value_with_prior_visit(node: Any) -> float:
     """Return the mean of the values of a turn's visits; the turn's learned value counts as one more visit."""
     return float64((node.total + node.value) / (1 + node.visits))
 
@@ -93,7 +93,7 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
     best, highest = first, -math.inf
     for child in range(first, first + nodes[parent].child_count):
         node = nodes[child]
-        bound = mean_value(node) + c * node.prior * root / (1 + node.visits)
+        bound = mean_value_with_prior_visit(node) + c * node.prior * root / (1 + node.visits)
         if bound > highest:
             best, highest = child, bound
     return best
@@ -107,7 +107,9 @@ class NodeVisit(NamedTuple):
 
 
 @inline_function
-def visit_node(position: PackedPosition, node: int, size: int, nodes: Any, rules: Any, agent: Any) -> NodeVisit:
+def evaluate_and_expand_node(
+    position: PackedPosition, node: int, size: int, nodes: Any, rules: Any, agent: Any
+) -> NodeVisit:
     """Find the value of a node in a tree of ``size`` nodes, and add its children unless its value is already final.
 
     The value is final if no piece is left, if the solver values the position, or if every turn lets the opponent win
@@ -130,7 +132,9 @@ def most_visited_child(nodes: Any) -> int:
     best = first
     for child in range(first + 1, first + nodes[0].child_count):
         more = nodes[child].visits - nodes[best].visits
-        if more > 0 or (more == 0 and mean_value(nodes[child]) > mean_value(nodes[best])):
+        if more > 0 or (
+            more == 0 and mean_value_with_prior_visit(nodes[child]) > mean_value_with_prior_visit(nodes[best])
+        ):
             best = child
     return best
 
@@ -152,7 +156,7 @@ def puct_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> in
             path[depth] = here
         value = nodes[here].value
         if nodes[here].visits == 0:
-            value, size = visit_node(state, here, size, nodes, rules, agent)
+            value, size = evaluate_and_expand_node(state, here, size, nodes, rules, agent)
             nodes[here].value = value
         for step in range(depth, -1, -1):
             node = nodes[path[step]]
@@ -160,5 +164,5 @@ def puct_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> in
             node.visits += 1
             value = -value
     best = most_visited_child(nodes)
-    report_evaluation(agent, mean_value(nodes[best]), int64(nodes[best].visits))
+    report_evaluation(agent, mean_value_with_prior_visit(nodes[best]), int64(nodes[best].visits))
     return encode_turn(int64(nodes[best].cell), int64(nodes[best].gift))

@@ -20,7 +20,14 @@ import numba
 import numpy as np
 
 from agents.base.agent import memory, scratch
-from agents.search.playout import LONGEST_GAME, NO_MOVE, encode_move, next_move, play_move, sample_untried_move
+from agents.search.playout import (
+    LONGEST_GAME,
+    NO_MOVE,
+    encode_move,
+    next_move,
+    play_move,
+    set_untried_move_returning_next_word,
+)
 from quarto.bits import LANE_ONES, array_pointer, float_bits
 from quarto.jit import inline_function, int64, uint64
 from quarto.position import PackedPosition, piece_at
@@ -83,15 +90,15 @@ def scratch_tree(agent: Any) -> Tree:
 
 
 @inline_function
-def add_node(nodes: Any, number: int, move: int, state: int) -> None:
+def add_node(nodes: Any, number: int, move: int, outcome: int) -> None:
     """Write a node without visits or children at index ``number``.
 
-    ``move`` leads to the node, and ``state`` is the outcome of the move: NOT_OVER, LINE or FULL_BOARD.
+    ``move`` leads to the node, and ``outcome`` is the outcome of the move: NOT_OVER, LINE or FULL_BOARD.
     """
     node = nodes[number]
     node.total, node.visits = 0.0, 0
     node.child, node.older, node.child_count = NO_NODE, NO_NODE, 0
-    node.move, node.untried, node.outcome, node.proven = move, NO_MOVE, state, OPEN
+    node.move, node.untried, node.outcome, node.proven = move, NO_MOVE, outcome, OPEN
 
 
 class Expansion(NamedTuple):
@@ -120,7 +127,7 @@ def expand_node(
         if in_order:
             node.untried = next_move(position, NO_MOVE, safe_gifts, rules)
         else:
-            index = sample_untried_move(node, position, seed, index, safe_gifts, rules)
+            index = set_untried_move_returning_next_word(node, position, seed, index, safe_gifts, rules)
     move = int64(node.untried)
     after, outcome = play_move(position, move, rules)
     add_node(nodes, child, move, outcome)
@@ -130,16 +137,16 @@ def expand_node(
     if in_order:
         node.untried = next_move(position, move, safe_gifts, rules)
     else:
-        index = sample_untried_move(node, position, seed, index, safe_gifts, rules)
+        index = set_untried_move_returning_next_word(node, position, seed, index, safe_gifts, rules)
     size += 1
     if node.untried == NO_MOVE:
-        size = line_up_children(tree, parent, size)
+        size = move_children_into_row(tree, parent, size)
         child = size - 1
     return Expansion(child, after, size, index)
 
 
 @inline_function
-def line_up_children(tree: Tree, parent: int, size: int) -> int:
+def move_children_into_row(tree: Tree, parent: int, size: int) -> int:
     """Move the children of a node from a list into a row, in the order in which they were made.
 
     Returns the new size of the tree.

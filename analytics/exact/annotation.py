@@ -21,14 +21,14 @@ from analytics.tables.derived.decisions import (
     DECISIONS_TABLE,
     AnnotationExtent,
     build_extent,
-    derive_decisions,
+    derive_decisions_sorted_by_ply,
     find_first_annotated_plies,
     record_annotated_units,
 )
 from analytics.tables.derived.exact_values import ExactValues, fill_exact_game_values
 from analytics.tables.derived.range_table import (
     Chunk,
-    group_partial_files,
+    group_files_by_missing_range,
     list_missing_ranges,
     list_missing_slices,
 )
@@ -76,7 +76,7 @@ class GameSolver:
         search raises an error, all searches of this solver end, and other calls that are running raise
         ``StoppedError``.
         """
-        values, size = ExactValues.empty(len(games.plies)), len(games.plies)
+        values, size = ExactValues.zeros_with_uncounted_choices(len(games.plies)), len(games.plies)
         spans = ((start, min(start + TASK_GAMES, size)) for start in range(0, size, TASK_GAMES))
         jobs = (partial(self._solve_span, span, count_choices, games, first_plies, values) for span in spans)
         run_on_threads(jobs, self._settings.threads, progress, self._shared.stop, on_wait)
@@ -137,7 +137,9 @@ def list_annotation_chunks(
         annotated = archive.list_effective_ranges(run_id, DECISIONS_TABLE.name)
         share = sum(games.units for games in lacks) // (CHUNKS_PER_WORKER * workers)
         most = min(CHUNK_GAMES, max(TASK_GAMES, share * record.unit_line.games_a_pair)) // record.unit_line.games_a_pair
-        for games, partials in zip(lacks, group_partial_files(archive, run_id, DECISIONS_TABLE, lacks), strict=True):
+        for games, partials in zip(
+            lacks, group_files_by_missing_range(archive, run_id, DECISIONS_TABLE, lacks), strict=True
+        ):
             extent = requested.union(stored.extent for stored in annotated.select_overlapping(games.first, games.end))
             enough = (stored for stored in partials if extent.is_included_in(stored.extent))
             for part in list_missing_slices(games, enough, most):
@@ -193,7 +195,7 @@ class Annotator:
         values = self._find_or_build_solver(record.rules).solve_games(
             games.games, first, extent.choices, progress, on_wait
         )
-        frame = derive_decisions(games, first, values, record.rules)
+        frame = derive_decisions_sorted_by_ply(games, first, values, record.rules)
         DECISIONS_TABLE.write(self._archive, run_id, stored, frame, extent.text)
         return AnnotationSummary(stored.units, len(first), len(frame))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from analytics.exact.tablebase import load_tablebase_index
 from analytics.store.game_tables import RangeGames, build_game
-from analytics.tables.derived.decisions import GIFT, derive_decisions
+from analytics.tables.derived.decisions import GIFT, derive_decisions_sorted_by_ply
 from analytics.tables.derived.exact_values import ExactValues, fill_exact_game_values
 from analytics.tables.derived.threads import StoppedError, run_on_threads
 from quarto.position import PackedPosition, board, position_from_plies
@@ -77,13 +77,15 @@ def review_game(
     review = ReviewSearch(rules, plies, hand, opening)
     deadline = time.monotonic() + seconds
 
-    def check_deadline() -> None:
+    def call_on_wait_and_check_deadline() -> None:
         on_wait()
         if time.monotonic() > deadline:
             raise StoppedError
 
     with suppress(StoppedError):
-        run_on_threads([review.judge_decisions_backwards], 1, lambda _none: None, review.stop, check_deadline)
+        run_on_threads(
+            [review.judge_decisions_backwards], 1, lambda _none: None, review.stop, call_on_wait_and_check_deadline
+        )
     return review.build_review()
 
 
@@ -100,7 +102,10 @@ class ReviewSearch:
         # As the kernels of annotations take games: its winner and ending mean nothing.
         self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), build_game(plies))
         self._ending = False
-        self._first, self._values = len(plies), ExactValues.empty(1)  # the judged plies begin with ``_first``
+        self._first, self._values = (
+            len(plies),
+            ExactValues.zeros_with_uncounted_choices(1),
+        )  # the judged plies begin with ``_first``
         self._given: JudgedDecision | None = None  # the piece in hand
         self._better: dict[JudgedDecision, tuple[Choice, ...]] = {}
         self._solve_from(0, only_load_kernel=True)  # so that loading does not take time from the search
@@ -110,7 +115,7 @@ class ReviewSearch:
 
         With ``only_load_kernel``, nothing is solved, but the kernel that solves games is loaded.
         """
-        values, game_count = ExactValues.empty(1), 0 if only_load_kernel else 1
+        values, game_count = ExactValues.zeros_with_uncounted_choices(1), 0 if only_load_kernel else 1
         fill_exact_game_values(
             0, game_count, 0, self._game.games, np.array([first_ply], np.int8), values, *self.solver.state
         )
@@ -160,7 +165,7 @@ class ReviewSearch:
         return GameReview(decisions, unjudged, better)
 
     def _list_decisions(self) -> tuple[JudgedDecision, ...]:
-        frame = derive_decisions(self._game, np.array([self._first], np.int8), self._values, self._rules)
+        frame = derive_decisions_sorted_by_ply(self._game, np.array([self._first], np.int8), self._values, self._rules)
         rows = frame.select("ply", "kind", "seat", "value_before", "value_after").rows()
         judged = tuple(self._build_decision(*row) for row in rows)
         return judged if self._given is None else (*judged, self._given)
@@ -182,23 +187,32 @@ class ReviewSearch:
         before = self._plies[: decision.ply]
         if decision.kind == "gift":
             available = _list_available_pieces(position_from_plies(before))
-            values = {(piece, NONE): -self._solve_position(position_from_plies(before, piece)) for piece in available}
+            values = {
+                (piece, NONE): -self._solve_position_or_zero_if_stopped(position_from_plies(before, piece))
+                for piece in available
+            }
         else:
             pieces = (
                 _list_available_pieces(position_from_plies(before)) if self._rules.mover_chooses else [decision.piece]
             )
             empty = set(range(CELLS)) - {cell for _, cell in before}
-            values = {(piece, cell): self._solve_ply(before, piece, cell) for piece in pieces for cell in empty}
+            values = {
+                (piece, cell): self._solve_ply_for_mover(before, piece, cell) for piece in pieces for cell in empty
+            }
         return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
 
-    def _solve_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
-        """Return the value of placing ``piece`` on ``cell`` after the plies ``before``, for the player who places."""
-        after = position_from_plies((*before, (piece, cell)))
+    def _solve_ply_for_mover(self, plies_before: tuple[Choice, ...], piece: int, cell: int) -> int:
+        """Return the value, for the player who places, of ``piece`` on ``cell`` after the plies ``plies_before``."""
+        after = position_from_plies((*plies_before, (piece, cell)))
         if find_finished_lines(board(after), self._rules):
             return 1
-        return -self._solve_position(after) if self._rules.mover_chooses else self._solve_position(after)
+        return (
+            -self._solve_position_or_zero_if_stopped(after)
+            if self._rules.mover_chooses
+            else self._solve_position_or_zero_if_stopped(after)
+        )
 
-    def _solve_position(self, position: PackedPosition) -> int:
+    def _solve_position_or_zero_if_stopped(self, position: PackedPosition) -> int:
         """Return the value of an unfinished position for the player to act, or 0 if the search has been stopped."""
         return 0 if self.solver.stopped else self.solver.value(position)
 

@@ -31,7 +31,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.exact.tablebase import find_largest_tablebase, is_equivalent_rules, load_tablebase_index
+from analytics.exact.tablebase import find_largest_tablebase, is_same_rules_except_name, load_tablebase_index
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import explain_errors
@@ -106,7 +106,7 @@ class PositionSet(NamedTuple):
         return np.bitwise_count(self.batch.occupied).astype(np.int8)
 
 
-def find_shipped_set_path(rules: str) -> Path:
+def find_existing_shipped_set(rules: str) -> Path:
     """Return the path of the set that this project ships for the rules named ``rules``.
 
     Raises ``RequestError`` if the project ships no set for these rules.
@@ -121,7 +121,7 @@ def find_shipped_set_path(rules: str) -> Path:
     return path
 
 
-def build_origin(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
+def build_origin_without_digest(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
     """Build the origin of a new set, without the checksum of its turns, which are not known yet.
 
     ``max_positions`` is the largest number of positions of each source and number of pieces.
@@ -216,14 +216,14 @@ def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
             [read_games(archive, record.run_id, stored) for stored in archive.list_effective_ranges(record.run_id)]
         ).games
         for record in sorted(archive.load_runs(), key=lambda run: run.run_id)
-        if is_equivalent_rules(record.rules, rules) and len(archive.list_effective_ranges(record.run_id))
+        if is_same_rules_except_name(record.rules, rules) and len(archive.list_effective_ranges(record.run_id))
     ]
     if not parts:
         raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
     return concat_game_columns(parts)
 
 
-def sample_arrangements(rules: Rules, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
+def sample_limited_positions_without_line(rules: Rules, piece_count: int, seed: int) -> Iterator[CandidatePositions]:
     """Yield batches of random positions with ``piece_count`` pieces on the board and no finished line.
 
     All such positions are equally likely, because positions are drawn uniformly and those with a finished line are
@@ -289,27 +289,30 @@ def sample_new_positions_by_source(
     No two of the returned positions are images of each other, not even across sources.
     """
     seen: set[tuple[int, int]] = set()
-    sources = sample_arrangements(rules, piece_count, seed), sample_logged_positions(games, piece_count, seed)
+    sources = (
+        sample_limited_positions_without_line(rules, piece_count, seed),
+        sample_logged_positions(games, piece_count, seed),
+    )
     return [
-        (name, select_new_positions(source, max_positions, rules, seen))
+        (name, select_unseen_positions(source, max_positions, rules, seen))
         for name, source in zip(SOURCES, sources, strict=True)
     ]
 
 
-def select_new_positions(
-    source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen: set[tuple[int, int]]
+def select_unseen_positions(
+    source: Iterator[CandidatePositions], max_positions: int, rules: Rules, seen_canonical_forms: set[tuple[int, int]]
 ) -> list[PackedPosition]:
-    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen``.
+    """Select the first ``max_positions`` positions whose canonical forms are not in ``seen_canonical_forms``.
 
-    The canonical forms of the selected positions are added to ``seen``.
+    The canonical forms of the selected positions are added to ``seen_canonical_forms``.
     """
     kept: list[PackedPosition] = []
     for candidates in source:
         batch = to_batch(candidates)
         forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, build_symmetries(rules))
         for i, form in enumerate(zip(*(column.tolist() for column in forms), strict=True)):
-            if len(kept) < max_positions and form not in seen:
-                seen.add(form)
+            if len(kept) < max_positions and form not in seen_canonical_forms:
+                seen_canonical_forms.add(form)
                 kept.append(batch.position(i))
         if len(kept) == max_positions:
             break
@@ -409,7 +412,7 @@ class Regrets(NamedTuple):
         return self.placement + np.maximum(self.gift, 0)
 
 
-def compute_regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
+def compute_regrets_and_forfeits(values: NDArray[np.int8], turns: Turns) -> Regrets:
     """Return the regrets of ``turns`` [P, D] and count the forfeits.
 
     ``values`` [P, 16, 17] holds the exact value of every turn.
@@ -437,7 +440,7 @@ def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
     board. For a gift, the piece that was just placed is on the board too. The 95 % intervals are over positions.
     """
     rows = [
-        (kind, source, pieces, *_compute_regret_statistics(getattr(regrets, kind)[chosen]))
+        (kind, source, pieces, *_estimate_optimal_share_and_mean_regret(getattr(regrets, kind)[chosen]))
         for kind in DECISION_KINDS
         for source, pieces, chosen in _list_summary_groups(positions, int(kind == "gift"))
         if (getattr(regrets, kind)[chosen] >= 0).any()
@@ -460,23 +463,29 @@ def _list_summary_groups(
         yield None, pieces + added_pieces, positions.piece_counts == pieces
 
 
-def _compute_regret_statistics(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
+def _estimate_optimal_share_and_mean_regret(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
     """Return the number of decisions in ``regret`` [P, D], the share of optimal decisions, and the mean regret.
 
     The share and the mean are each followed by the ends of their interval.
     """
     decided = regret >= 0
     count = decided.sum(axis=1)
-    optimal = estimate_ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
-    return int(count.sum()), *optimal, *estimate_ratio(np.maximum(regret, 0).sum(axis=1), count, MAX_REGRET)
+    optimal = estimate_mean_over_positions(((regret == 0) & decided).sum(axis=1), count, 1.0)
+    return (
+        int(count.sum()),
+        *optimal,
+        *estimate_mean_over_positions(np.maximum(regret, 0).sum(axis=1), count, MAX_REGRET),
+    )
 
 
-def estimate_ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], max_value: float) -> Estimate:
+def estimate_mean_over_positions(
+    position_totals: NDArray[np.integer], position_counts: NDArray[np.integer], max_value: float
+) -> Estimate:
     """Estimate the mean of values between 0 and ``max_value``, with its interval.
 
-    Position ``i`` has ``counts[i]`` values, whose sum is ``totals[i]``. The interval is over positions, because values
-    in the same position are not independent.
+    Position ``i`` has ``position_counts[i]`` values, whose sum is ``position_totals[i]``. The interval is over
+    positions, because values in the same position are not independent.
     """
-    n, y = counts.astype(np.int64), totals.astype(np.int64)
+    n, y = position_counts.astype(np.int64), position_totals.astype(np.int64)
     sums = (int(total) for total in (n.sum(), y.sum(), n @ n, n @ y, y @ y))
     return mean_over_clusters(ClusterSums(int((n > 0).sum()), *sums), max_value)

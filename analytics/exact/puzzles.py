@@ -83,7 +83,7 @@ class OnlyTurn(NamedTuple):
     depth: int  # see ``Puzzle``
 
 
-def find_only_turn(solver: Solver, position: PackedPosition) -> OnlyTurn | None:
+def find_only_turn_if_puzzle(solver: Solver, position: PackedPosition) -> OnlyTurn | None:
     """Return the only turn that keeps the value of the position, or None if there are several.
 
     Also return None if the position is lost, or if the piece in hand wins at once.
@@ -100,7 +100,7 @@ def find_only_turn(solver: Solver, position: PackedPosition) -> OnlyTurn | None:
     return OnlyTurn(kept[0].cell, kept[0].gift, value, depth)
 
 
-def select_varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
+def select_varied_easiest_first(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
     """Select at most ``count`` puzzles, evenly over levels and, within each level, over numbers of pieces and values.
 
     A group that has too few puzzles contributes all of them. The result is sorted from easy to hard, and does not

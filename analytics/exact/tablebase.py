@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.files.backend import expand_home, explain_errors
+from analytics.store.files.backend import expand_home_if_known, explain_errors
 from analytics.store.files.local_files import replace_file
 from analytics.store.parquet import encoder
 from analytics.store.records import Count, Duration, JsonRecord, Sha256, encode_record, load_record
@@ -44,7 +44,7 @@ def user_folder() -> Path:
     This is ``$QARENA_TABLEBASE`` or, if that is not set, a folder in the user's data folder.
     """
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
-    return expand_home(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
+    return expand_home_if_known(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
 
 class TablebaseCard(JsonRecord, frozen=True):
@@ -135,7 +135,7 @@ def list_tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase
             yield open_tablebase(card)
 
 
-def is_equivalent_rules(a: Rules, b: Rules) -> bool:
+def is_same_rules_except_name(a: Rules, b: Rules) -> bool:
     """Return whether two rule sets are the same, apart from their names."""
     return set(a.lines) == set(b.lines) and a.chooser == b.chooser
 
@@ -146,7 +146,7 @@ def find_largest_tablebase(rules: Rules) -> Tablebase | None:
     If two tablebases have the same size, the user's own takes precedence over the one that ships with the project.
     """
     return max(
-        (tablebase for tablebase in list_tablebases() if is_equivalent_rules(tablebase.rules, rules)),
+        (tablebase for tablebase in list_tablebases() if is_same_rules_except_name(tablebase.rules, rules)),
         key=lambda tablebase: (tablebase.card.pieces, not tablebase.is_shipped),
         default=None,
     )

@@ -26,7 +26,7 @@ from analytics.exact.tablebase import (
     BoardTable,
     LayerValues,
     Tablebase,
-    is_equivalent_rules,
+    is_same_rules_except_name,
     open_tablebase,
     read_tablebase,
     tablebase_name,
@@ -103,7 +103,7 @@ def check_build(request: TablebaseBuildRequest, available_megabytes: float, tabl
         raise RequestError(f"threads={request.threads} is not a number of threads: ask for at least 1")
     if not request.megabytes > 0:
         raise RequestError(f"megabytes={request.megabytes} is not a size: ask for more than 0")
-    if request.path.with_suffix(".json").exists() and not is_equivalent_rules(
+    if request.path.with_suffix(".json").exists() and not is_same_rules_except_name(
         open_tablebase(request.path).rules, request.rules
     ):
         raise RequestError(
@@ -191,7 +191,7 @@ class ChunkStore:
         """Return the keys of the boards in the chunk that begins with board ``first``."""
         return self._keys[self._chunk_slice(first)]
 
-    def write_chunk(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
+    def write_chunk_and_mark_solved(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
         """Store the values of the chunk that begins with board ``first``, and mark the chunk as solved.
 
         ``seconds`` is the time that one thread took to solve the chunk. The file begins with the SHA-256 of its other
@@ -285,14 +285,14 @@ def verify_tablebase(tablebase: Tablebase, sample_size: int, megabytes: float) -
     except FailureError as error:
         yield str(error)
         return
-    wrong = list(_verify_boards(tablebase, table))
+    wrong = list(_verify_boards_and_value_counts(tablebase, table))
     yield from wrong
     if not wrong:
         yield from _verify_values(tablebase, table)
-        yield from _verify_sample(tablebase, table, sample_size, megabytes)
+        yield from _verify_sample_of_largest_boards(tablebase, table, sample_size, megabytes)
 
 
-def _verify_boards(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
+def _verify_boards_and_value_counts(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     card = tablebase.card
     expected = generate_key_layers(tablebase.rules, card.pieces)
     for pieces, (part, keys) in enumerate(zip(card.layer_slices, expected, strict=True)):
@@ -312,7 +312,9 @@ def _verify_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
             yield f"{tablebase.path}: {wrong:,} boards of {pieces} pieces do not have the value that their turns give"
 
 
-def _verify_sample(tablebase: Tablebase, table: BoardTable, sample_size: int, megabytes: float) -> Iterator[str]:
+def _verify_sample_of_largest_boards(
+    tablebase: Tablebase, table: BoardTable, sample_size: int, megabytes: float
+) -> Iterator[str]:
     part = tablebase.card.layer_slices[-1]
     keys, values = table.keys[part], table.values[part]
     chosen = np.sort(np.random.default_rng().choice(len(keys), min(sample_size, len(keys)), replace=False))

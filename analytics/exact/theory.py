@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analytics.exact.tablebase import VALUES, Tablebase, read_tablebase
 from quarto.bits import lowest_bit
-from quarto.canonical import board_key, canonical_form, canonical_position, orbit_size
+from quarto.canonical import board_key, canonical_lanes_and_occupied, canonical_position, orbit_size
 from quarto.jit import int64, kernel
 from quarto.notation import format_position
 from quarto.perft import decode_board_keys
@@ -68,7 +68,7 @@ POSITIONS_SIGNATURE = types.int64(
 
 
 @kernel(POSITIONS_SIGNATURE)
-def _fill_positions_after_gifts(
+def _fill_position_after_each_gift(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
     """Fill in key, value and source of the position after each gift on ``B`` boards; return how many there are.
@@ -84,7 +84,7 @@ def _fill_positions_after_gifts(
         while gifts:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
-            least, minimal = canonical_form(lanes[i], filled, gift, tables)
+            least, minimal = canonical_lanes_and_occupied(lanes[i], filled, gift, tables)
             keys[count], sources[count] = board_key(least, minimal, tables), i
             values[count] = solve_value(lanes[i], filled, available & ~(int64(1) << gift), gift, rules, search)
             count += 1
@@ -107,14 +107,16 @@ def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> T
         images = np.empty(len(lanes), np.int64)
         _fill_orbit_sizes(lanes, occupied, images, build_symmetries(rules))
         boards.append(_count_values(table.values[part], images))
-        _add_examples(examples, "board", table.keys[part], table.values[part], rules)
+        _add_missing_example_of_each_value(examples, "board", table.keys[part], table.values[part], rules)
         if pieces < largest and not rules.mover_chooses:
-            keys, values, sources = solve_positions_after_gifts(solver, lanes, occupied)
+            keys, values, sources = solve_position_after_each_gift(solver, lanes, occupied)
             every = _count_values(values, images[sources]).every
             keys, first = np.unique(keys, return_index=True)
             positions.append(ValueCounts(_count_values(values[first], np.ones(len(keys), np.int64)).canonical, every))
-            _add_examples(examples, "position", keys, values[first], rules)
-    return TablebaseStatistics(rules, boards, positions, examples, list_first_turns(solver) if largest > 1 else [])
+            _add_missing_example_of_each_value(examples, "position", keys, values[first], rules)
+    return TablebaseStatistics(
+        rules, boards, positions, examples, list_first_turns_up_to_symmetry(solver) if largest > 1 else []
+    )
 
 
 def _count_values(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueCounts:
@@ -130,19 +132,19 @@ class SolvedPositions(NamedTuple):
     board_index: NDArray[np.int64]  # of the board before the gift
 
 
-def solve_positions_after_gifts(
+def solve_position_after_each_gift(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> SolvedPositions:
     """Solve the position after each gift on each of ``B`` boards; symmetric positions are not merged."""
     keys = np.empty(PIECES * len(lanes), np.uint64)
     values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
-    count = _fill_positions_after_gifts(
+    count = _fill_position_after_each_gift(
         lanes, occupied, keys, values, sources, *solver.state, build_symmetries(solver.rules)
     )
     return SolvedPositions(keys[:count], values[:count], sources[:count])
 
 
-def _add_examples(
+def _add_missing_example_of_each_value(
     examples: dict[str, str], kind: str, keys: NDArray[np.uint64], values: NDArray[np.int8], rules: Rules
 ) -> None:
     """Add to ``examples`` the first board or position of each value that has no example yet.
@@ -168,7 +170,7 @@ class FirstTurns(NamedTuple):
     value: int  # for the mover
 
 
-def list_first_turns(solver: Solver) -> list[FirstTurns]:
+def list_first_turns_up_to_symmetry(solver: Solver) -> list[FirstTurns]:
     """List the groups of equivalent first turns, the best for the mover first.
 
     The first gift is always piece 0; if the mover chooses the piece, the turns begin on the empty board.
@@ -189,7 +191,7 @@ def render_theory_page(tablebases: Sequence[Tablebase]) -> str:
     """Render the Markdown page of theoretical results from these tablebases, one for each rule set."""
     page = (files("analytics.exact") / "theory_page.md").read_text(encoding="utf-8")
     games, sections = (
-        map(_render_proof, read_proofs()),
+        map(_render_proof_row, read_proofs()),
         ("\n".join(_render_section(compute_statistics(tablebase))) for tablebase in tablebases),
     )
     return page.format(games="\n".join(games), sections="\n".join(sections))
@@ -202,7 +204,7 @@ def read_proofs() -> list[GameProof]:
     return [GameProof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]
 
 
-def _render_proof(proof: GameProof) -> str:
+def _render_proof_row(proof: GameProof) -> str:
     counts = f"{proof.lines} | {proof.symmetries} | {VALUE_WORDS[proof.value]} | {proof.positions:,} | {proof.seconds}"
     return f"| {proof.rules} | {counts} |"
 

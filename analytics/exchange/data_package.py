@@ -65,7 +65,7 @@ def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
             question = f"WITH _chosen AS ({games}) {question} WHERE {belongs}"
         path = folder / f"{table}.parquet"
         opened.stream(question, _build_writer(path))
-        if not _scan_table(path).select(pl.len()).collect().item():
+        if not _scan_csv_or_parquet(path).select(pl.len()).collect().item():
             path.unlink()
     runs = pl.read_parquet(folder / "runs.parquet")
     write_card_and_package(folder, DatasetCard("Games of Quarto", licence, _describe_origin(runs)))
@@ -85,7 +85,7 @@ def _describe_origin(runs: pl.DataFrame) -> str:
     """
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
     lines = [
-        json.dumps({name: _truncate_texts(row[name]) for name in names})
+        json.dumps({name: _truncate_lists_and_texts(row[name]) for name in names})
         for row in runs.head(MAX_RUNS).iter_rows(named=True)
     ]
     more = f"\n\nThe table `runs` has {len(runs) - MAX_RUNS:,} more." if len(runs) > MAX_RUNS else ""
@@ -96,9 +96,9 @@ def _describe_origin(runs: pl.DataFrame) -> str:
     return "\n".join([introduction, "", "```json", *lines, "```"]) + more
 
 
-def _truncate_texts(value: Any) -> Any:
+def _truncate_lists_and_texts(value: Any) -> Any:
     if isinstance(value, list):
-        return [_truncate_texts(item) for item in value[:MAX_TEXT]]
+        return [_truncate_lists_and_texts(item) for item in value[:MAX_TEXT]]
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
@@ -110,7 +110,11 @@ def write_card_and_package(folder: Path, card: DatasetCard) -> None:
 
 def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
     """Build the card and the data package of a folder of tables, as texts keyed by file name. Raises ``OSError``."""
-    resources = [resource for path in _list_table_paths(folder) for resource in _build_resource_entries(path)]
+    resources = [
+        resource
+        for path in _list_table_files_in_export_order(folder)
+        for resource in _build_schema_and_file_entries(path)
+    ]
     tables = [resource for resource in resources if "schema" in resource]
     configs = [
         {"config_name": resource["name"], "data_files": resource["path"]} | ({} if number else {"default": True})
@@ -135,7 +139,7 @@ def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
     return {CARD_FILE: "\n".join(parts) + "\n", PACKAGE_FILE: json.dumps(package, indent=1) + "\n"}
 
 
-def _list_table_paths(folder: Path) -> list[Path]:
+def _list_table_files_in_export_order(folder: Path) -> list[Path]:
     """List the CSV and Parquet files in a folder.
 
     The tables that an export writes come first, in the order of the export. Other tables follow, sorted by name.
@@ -151,11 +155,11 @@ def _list_table_paths(folder: Path) -> list[Path]:
     )
 
 
-def _scan_table(path: Path) -> pl.LazyFrame:
+def _scan_csv_or_parquet(path: Path) -> pl.LazyFrame:
     return pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path, hive_partitioning=False, glob=False)
 
 
-def _build_resource_entries(path: Path) -> Iterator[dict[str, Any]]:
+def _build_schema_and_file_entries(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the two entries of a table in the data package: one has its columns, the other has its size and hash.
 
     frictionless checks the file against the second entry.
@@ -178,13 +182,18 @@ def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
     descriptions = read_column_descriptions(path.stem) or {
         name: ColumnDescription(text, "") for name, text in shipped_table.items()
     }
-    for name, kind in _scan_table(path).collect_schema().items():
+    for name, kind in _scan_csv_or_parquet(path).collect_schema().items():
         meaning, unit = descriptions.get(name, ("", ""))
-        field = {"name": name, "type": _field_type(kind, "NULL" in meaning), "description": meaning, "unit": unit}
+        field = {
+            "name": name,
+            "type": _find_field_type_in_pandas(kind, "NULL" in meaning),
+            "description": meaning,
+            "unit": unit,
+        }
         yield {key: value for key, value in field.items() if value}
 
 
-def _field_type(kind: pl.DataType, may_be_null: bool) -> str:
+def _find_field_type_in_pandas(kind: pl.DataType, may_be_null: bool) -> str:
     """Return the type that a column has in a data package: the type that frictionless sees in the file.
 
     frictionless reads Parquet with pandas, in which integers that may be NULL are floating-point numbers and lists are
@@ -202,7 +211,7 @@ def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Itera
     Column names need no escaping, because this project chose them.
     """
     for table in tables:
-        count = _scan_table(folder / table["path"]).select(pl.len()).collect().item()
+        count = _scan_csv_or_parquet(folder / table["path"]).select(pl.len()).collect().item()
         yield from (
             f"## {table['name']}",
             "",
@@ -218,7 +227,7 @@ def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Itera
         yield ""
 
 
-def is_dataset(folder: Path) -> bool:
+def has_only_exported_dataset(folder: Path) -> bool:
     """Return whether a folder holds an exported dataset and nothing else."""
     names = {path.name for path in folder.iterdir()}
     return PACKAGE_FILE in names and names <= {

@@ -18,7 +18,7 @@ from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.files.local_files import temporary_beside
 from analytics.store.marker import check_outside_archives
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 
 DATASET = "dataset"  # the form of a folder of tables
 FORMS = (*formats.TABLE_FORMATS, *formats.EPISODE_FORMATS, DATASET)
@@ -49,7 +49,7 @@ class ExportRequest:
         )
         for name, value, valid_names in named:
             if value is not None and value not in valid_names:
-                raise RequestError(f"--{name} {value} is not known{describe_valid_names(value, valid_names)}")
+                raise RequestError(f"--{name} {value} is not known{suggest_valid_names(value, valid_names)}")
         if self.sample is not None and self.sample < 1:
             raise RequestError(f"--sample {self.sample} is not a number of games: ask for at least 1, or leave it out")
         self._check_form()
@@ -118,12 +118,12 @@ def write_export(
     _check_output(request, output, force)
     if request.form == DATASET:
         chosen = select_games(opened, request.where)
-        with _write_atomically(output, force) as (path, _):
+        with _rename_to_output_on_success(output, force) as (path, _):
             path.mkdir()
             data_package.write_dataset(chosen, path, request.licence)
         return ExportSummary(chosen.games)
     games, chunks = _count_and_read_blocks(opened, request, on_written)
-    with _write_atomically(output, force) as (path, room):
+    with _rename_to_output_on_success(output, force) as (path, room):
         if request.form in formats.TABLE_FORMATS:
             with path.open("xb") as out:
                 _write_table(chunks, request, out)
@@ -153,10 +153,12 @@ def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
     if request.form == "minari":
-        formats.check_minari_name(output.name)
+        formats.check_minari_name_and_library(output.name)
     if not output.exists() and not output.is_symlink():
         return
-    is_same = {"minari": formats.is_minari_dataset, DATASET: data_package.is_dataset}.get(request.form)
+    is_same = {"minari": formats.has_only_minari_dataset, DATASET: data_package.has_only_exported_dataset}.get(
+        request.form
+    )
     if request.form == DATASET and output.is_dir() and not any(output.iterdir()):
         return
     if not force:
@@ -204,7 +206,7 @@ def read_episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple
 
 def _build_episodes(blocks: Iterable[ExportBlock], request: ExportRequest) -> Iterator[tuple[ExportBlock, Episodes]]:
     for block in blocks:
-        seat, rules = block.perspective_seat(request.perspective or "mover"), block.record.rules
+        seat, rules = block.perspective_seat_or_both(request.perspective or "mover"), block.record.rules
         options = EpisodeOptions(seat, request.imposed, request.masks, rules.mover_chooses)
         yield block, build_episodes(block.range_games.opening, block.range_games.games, options, rules.tables)
 
@@ -220,7 +222,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
     """Write games as episodes in the requested format, and return the numbers of episodes and steps."""
     count, steps = 0, 0
 
-    def yield_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
+    def count_and_yield_nonempty_blocks() -> Iterator[tuple[ExportBlock, Episodes]]:
         nonlocal count, steps
         for block, episodes in _build_episodes(blocks, request):
             count += len(episodes.steps)
@@ -228,7 +230,7 @@ def _write_episodes(blocks: Iterable[ExportBlock], request: ExportRequest, targe
             if len(episodes.steps):
                 yield block, episodes
 
-    formats.EPISODE_FORMATS[request.form](yield_blocks(), target)
+    formats.EPISODE_FORMATS[request.form](count_and_yield_nonempty_blocks(), target)
     return EpisodeCounts(count, steps)
 
 
@@ -250,7 +252,7 @@ class TemporaryOutput(NamedTuple):
 
 
 @contextmanager
-def _write_atomically(output: Path, force: bool) -> Iterator[TemporaryOutput]:
+def _rename_to_output_on_success(output: Path, force: bool) -> Iterator[TemporaryOutput]:
     """Yield a path to write to and a folder for intermediate files; at the end, rename the path to ``output``.
 
     After an error, ``output`` is unchanged. The intermediate files are removed in any case. Raises ``FailureError`` if
@@ -262,7 +264,7 @@ def _write_atomically(output: Path, force: bool) -> Iterator[TemporaryOutput]:
         scratch.mkdir(parents=True)
         yield TemporaryOutput(path, scratch)
         if force and output.is_dir() and not output.is_symlink():
-            _replace_folder(path, output)
+            _replace_folder_or_restore(path, output)
         else:
             path.rename(output)
     except OSError as error:
@@ -271,7 +273,7 @@ def _write_atomically(output: Path, force: bool) -> Iterator[TemporaryOutput]:
         shutil.rmtree(room, ignore_errors=True)
 
 
-def _replace_folder(new: Path, output: Path) -> None:
+def _replace_folder_or_restore(new: Path, output: Path) -> None:
     """Replace the folder ``output`` with ``new``. If that fails, restore the old folder and raise ``OSError``."""
     before = temporary_beside(output)  # not in the room, which is removed whatever happens
     output.rename(before)

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from analytics.exchange.episodes import PERSPECTIVES
 from analytics.exchange.text import Heading
-from analytics.questions.selection import Selection, read_pair_ranges, read_selected_games, select_pair_ranges
+from analytics.questions.selection import (
+    Selection,
+    read_pair_ranges,
+    read_selected_games,
+    select_pair_ranges_and_count_games,
+)
 from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.store.ranges import StoredRange
@@ -35,7 +40,7 @@ class ExportBlock(NamedTuple):
     range_games: RangeGames
     whole_run_number: int  # 1, 2, … in the order in which runs began, for runs exported whole; otherwise 0
 
-    def perspective_seat(self, perspective: str) -> int:
+    def perspective_seat_or_both(self, perspective: str) -> int:
         """Return the seat whose outcomes a perspective from ``NAMED_PERSPECTIVES`` shows, or ``BOTH_SEATS``."""
         return int(self.range_games.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
 
@@ -66,11 +71,12 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
     else:
         chosen_ids = sample_game_ids(selection, sample, seed)
     is_whole = [
-        ids is None and _is_whole_run(archive, record) for ids, record in zip(chosen_ids, selection.runs, strict=True)
+        ids is None and _is_gapless_unimported_run(archive, record)
+        for ids, record in zip(chosen_ids, selection.runs, strict=True)
     ]
     rank = np.where(is_whole, np.cumsum(is_whole), 0).tolist()
 
-    def read_file(file: tuple[int, StoredRange]) -> RangeGames:
+    def read_chosen_games(file: tuple[int, StoredRange]) -> RangeGames:
         run, stored = file
         return read_selected_games(archive, selection.runs[run].run_id, stored, chosen_ids[run])
 
@@ -78,11 +84,13 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
         (seating, stored, part)
         for run, record in enumerate(selection.runs)
         for stored in archive.list_effective_ranges(record.run_id)
-        for part in select_pair_ranges(archive, record, stored, chosen_ids[run])
+        for part in select_pair_ranges_and_count_games(archive, record, stored, chosen_ids[run])
         for seating in _list_seatings(run, record, not is_whole[run], part.pairing)
     ]
     parts.sort(key=lambda part: (part[0], part[2]))
-    games_of_parts = read_pair_ranges([((seating.run, stored), part) for seating, stored, part in parts], read_file)
+    games_of_parts = read_pair_ranges(
+        [((seating.run, stored), part) for seating, stored, part in parts], read_chosen_games
+    )
     for (seating, _, _), games in zip(parts, games_of_parts, strict=True):
         rows = np.flatnonzero(games.game_id & 1 == seating.game)
         for start in range(0, len(rows), BLOCK_GAMES):
@@ -116,7 +124,7 @@ def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) ->
     return Streams(words).draw(0)
 
 
-def _is_whole_run(archive: ArchiveStore, record: RunRecord) -> bool:
+def _is_gapless_unimported_run(archive: ArchiveStore, record: RunRecord) -> bool:
     """Return whether the archive has a run without gaps from its first unit on; False for a run of imported games."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0

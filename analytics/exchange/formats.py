@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from analytics.exchange.episodes import BOTH_SEATS, OBSERVATION_SIZE, Episodes
 from analytics.exchange.export_blocks import ExportBlock
 from analytics.exchange.text import format_games, format_plies
-from analytics.questions.columns import to_csv
+from analytics.questions.columns import to_escaped_csv
 from analytics.store.records import RunRecord, encode_record
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError, require_extra
@@ -73,12 +73,12 @@ def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspectiv
     for chunk in blocks:
         if chunk.whole_run_number and chunk.record.run_id not in recorded:
             recorded.add(chunk.record.run_id)
-            yield format_record_line(chunk.record, chunk.whole_run_number)
+            yield format_record_line_without_counts(chunk.record, chunk.whole_run_number)
         named = (chunk.record.run_id, chunk.range_games.game_id) if chunk.whole_run_number else ()
         yield format_games(chunk.heading, chunk.range_games.games, *named)
 
 
-def format_record_line(record: RunRecord, number: int) -> bytes:
+def format_record_line_without_counts(record: RunRecord, number: int) -> bytes:
     """Format a run's record as a line of JSON, without the counts that an archive keeps of its own files.
 
     ``number`` is the place of the run in the order in which the exported runs began.
@@ -97,7 +97,7 @@ def format_csv_lines(
     """
     for number, chunk in enumerate(blocks):
         rows = _build_game_rows(chunk) if by_game else _build_ply_rows(chunk, perspective)
-        yield to_csv(rows, number == 0, for_spreadsheet)
+        yield to_escaped_csv(rows, number == 0, for_spreadsheet)
 
 
 def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
@@ -131,7 +131,11 @@ def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
     games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
-    player = seat if block.perspective_seat(perspective) == BOTH_SEATS else block.perspective_seat(perspective)
+    player = (
+        seat
+        if block.perspective_seat_or_both(perspective) == BOTH_SEATS
+        else block.perspective_seat_or_both(perspective)
+    )
     winner = games.winner[game]
     outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
     return _build_game_columns(block)[game].with_columns(
@@ -167,7 +171,7 @@ def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
     return arrays | ({"action_masks": episodes.masks[decided]} if episodes.options.masks else {})
 
 
-def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
+def write_d3rlpy_npz(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
     """Write episodes to an ``.npz`` file of flat arrays.
 
     The lengths of the arrays are known only after the last episode, so their rows are first collected in
@@ -192,7 +196,7 @@ def write_d3rlpy(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
                 shutil.copyfileobj(rows, out, COPY_BYTES)
 
 
-def check_minari_name(name: str) -> None:
+def check_minari_name_and_library(name: str) -> None:
     """Raise ``RequestError`` unless Minari is installed and accepts ``name`` as the name of a dataset's folder."""
     if not DATASET_ID.fullmatch(name):
         raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
@@ -206,7 +210,7 @@ def check_minari_library() -> None:
             import_module(name)
 
 
-def is_minari_dataset(folder: Path) -> bool:
+def has_only_minari_dataset(folder: Path) -> bool:
     """Return whether a folder holds a Minari dataset and nothing else."""
     inside = {path.name for path in folder.iterdir()}
     return inside == {MINARI_DATA_FOLDER} and {path.name for path in (folder / MINARI_DATA_FOLDER).iterdir()} <= {
@@ -292,5 +296,5 @@ TABLE_FORMATS: Mapping[str, Callable[[Iterable[ExportBlock], bool, str], Iterato
 }
 EPISODE_FORMATS: Mapping[str, Callable[[Iterable[tuple[ExportBlock, Episodes]], ExportTarget], None]] = {
     "minari": write_minari,
-    "d3rlpy": write_d3rlpy,
+    "d3rlpy": write_d3rlpy_npz,
 }

@@ -166,9 +166,9 @@ def _add_or_extend_runs(
     if (
         archive.find_run(compute_run_id(spec)) is not None
     ):  # also if its import was interrupted before all players had games
-        yield _add_run(archive, blocks, spec, code, command)
+        yield _add_or_complete_run(archive, blocks, spec, code, command)
         return
-    stored_pairings = [_find_stored_pairing(archive, part, rules) for part in blocks]
+    stored_pairings = [_find_longest_matching_pairing(archive, part, rules) for part in blocks]
     for record in {stored.record.run_id: stored.record for stored in stored_pairings if stored}.values():
         of_run = [
             part
@@ -178,10 +178,10 @@ def _add_or_extend_runs(
         yield _extend_run(archive, record, of_run, rules)
     new = [part for part, stored in zip(blocks, stored_pairings, strict=True) if not stored]
     if new:
-        yield _add_run(archive, new, _build_run_spec(new, rules), code, command)
+        yield _add_or_complete_run(archive, new, _build_run_spec(new, rules), code, command)
 
 
-def _find_stored_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
+def _find_longest_matching_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
     """Find the stored pairing that agrees with a block: its games begin with the block's games, or the reverse.
 
     If several pairings agree, the one with the most games is returned; if none does, None is.
@@ -226,7 +226,7 @@ def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlo
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
         for part in blocks:
-            stored = _find_stored_pairing(archive, part, rules)
+            stored = _find_longest_matching_pairing(archive, part, rules)
             if stored is None:
                 raise FailureError(
                     f"run {record.run_id} was extended with other games meanwhile: run the same command again"
@@ -236,11 +236,11 @@ def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlo
         held = archive.list_effective_ranges(record.run_id)
         added = _write_missing_games(archive, record, lacking, int(held.ends[-1]))
     sizes = [len(part.numbers) for part in blocks]
-    archive.write_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
+    archive.write_run_and_unit_count(structs.replace(record, games=max(record.games, *sizes), status="complete"))
     return ImportedRun(record.run_id, blocks[0].heading, sum(sizes), added)
 
 
-def _add_run(
+def _add_or_complete_run(
     archive: ArchiveStore, blocks: list[ImportBlock], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     run_id = compute_run_id(spec)
@@ -251,10 +251,10 @@ def _add_run(
         run_id, spec, code, max(sizes), format_current_time(), command=command, number=number
     )
     if existing is None:
-        archive.write_run(record)
+        archive.write_run_and_unit_count(record)
     with archive.lock_run(run_id, LOCK_SECONDS):
         added = _write_missing_games(archive, record, [*enumerate(blocks)])
-    archive.update_run(run_id, lambda stored: stored and structs.replace(stored, status="complete"))
+    archive.update_run_and_unit_count(run_id, lambda stored: stored and structs.replace(stored, status="complete"))
     return ImportedRun(run_id, blocks[0].heading, sum(sizes), added)
 
 
@@ -317,7 +317,7 @@ def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iter
             raise RequestError(f"the record of run {record.run_id} describes run {compute_run_id(record.spec)}")
         rows = np.flatnonzero(parsed_text.run == int(record.run_id, 16))
         rows = rows[np.argsort(parsed_text.game_id[rows], kind="stable")]
-        if _has_all_games(record, parsed_text.game_id[rows]):
+        if _has_gapless_games_from_start(record, parsed_text.game_id[rows]):
             _check_tags(parsed_text, rows, record, rules)
             opening = np.array([tags.opening for tags in parsed_text.distinct_tags], np.int8)[parsed_text.tags[rows]]
             yield WholeRun(
@@ -325,7 +325,7 @@ def list_whole_runs(parsed_text: ParsedText, rules: Mapping[str, Rules]) -> Iter
             )
 
 
-def _has_all_games(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
+def _has_gapless_games_from_start(record: RunRecord, game_id: NDArray[np.int64]) -> bool:
     """Return whether the ids ``game_id`` are those of all games in a run's first units, ascending and without gaps."""
     line = record.unit_line
     if not game_id.size or (np.diff(game_id) <= 0).any() or game_id[-1] >> GAME_BITS >= len(record.pairings):
@@ -378,12 +378,12 @@ def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
             f"({record.code.get('fingerprint')}): import it into another archive"
         )
     new = structs.replace(record, status="running", number=0 if existing else archive.compute_next_run_number())
-    archive.update_run(run_id, lambda there: there or new)
+    archive.update_run_and_unit_count(run_id, lambda there: there or new)
     total = max([run.units, *held.ends.tolist()])
     status = record.status if existing is None or run.units == total else existing.status
     for span in (span for gap in lacking for span in ranges.split_into_files(*gap, total, FILE_UNITS)):
         write_range(archive, record, span, run.games.select_units(line, *span))
-    archive.update_run(
+    archive.update_run_and_unit_count(
         run_id,
         lambda there: there and structs.replace(there, games=max(there.games, record.games), status=status),
     )

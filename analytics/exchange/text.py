@@ -21,10 +21,10 @@ from analytics.store.game_tables import select_games
 from analytics.store.records import RecordError, RunRecord, parse_record
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED, Games
 from quarto.bits import piece_to_lanes
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.notation import CLASSIC_NAME, format_cell, format_piece, parse_game
-from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, finishes_line
+from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules, has_finished_line_at
 
 GAME_TAG = "game"  # the tag with the ids of a run and a game, for a game of a run whose record the text also has
 TAG_NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
@@ -72,8 +72,8 @@ def format_games(heading: Heading, games: Games, run_id: str = "", game_id: NDAr
 
     If ``run_id`` is given, each line also has this id, and the game's id from ``game_id`` [G].
     """
-    common, named = format_heading_tags(heading._asdict()), f" [{GAME_TAG}={run_id} " if run_id else ""
-    tags = [format_ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
+    common, named = format_agent_and_nondefault_tags(heading._asdict()), f" [{GAME_TAG}={run_id} " if run_id else ""
+    tags = [format_result_and_forfeit_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
     prefixes = np.array([f"{common} {ending_tags}{named}".encode() for ending_tags in tags], "S")
     outcome = len(ENDINGS) * (games.winner.astype(np.intp) + 1) + games.ending
     ids = [] if game_id is None else [game_id.astype("S20"), np.full(len(game_id), b"]")]
@@ -128,7 +128,7 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
                 f"tag {name!r}: {_quote_shortened(value)} is not a run and a game's id, such as fd0da72c3fbb 555"
             )
         if name not in TAG_NAMES:
-            raise RequestError(f"tag {name!r} is not known{describe_valid_names(name, TAG_NAMES)}")
+            raise RequestError(f"tag {name!r} is not known{suggest_valid_names(name, TAG_NAMES)}")
         if name in values:
             raise RequestError(f"tag {name!r} is given twice")
         values[name] = check_label(f"tag {name!r}", value)
@@ -160,7 +160,7 @@ def _build_tags(texts: Mapping[str, str], defaults: Tags) -> Tags:
         ending = texts["ending"]
         if ending not in ENDINGS:
             raise RequestError(
-                f"tag 'ending': {_quote_shortened(ending)} is not known{describe_valid_names(ending, ENDINGS)}"
+                f"tag 'ending': {_quote_shortened(ending)} is not known{suggest_valid_names(ending, ENDINGS)}"
             )
         values["ending"] = ENDINGS.index(ending)
     if "opening" in texts:
@@ -170,11 +170,11 @@ def _build_tags(texts: Mapping[str, str], defaults: Tags) -> Tags:
             )
         values["opening"] = int(texts["opening"])
     if "date" in texts:
-        check_date(texts["date"])
+        check_iso_date(texts["date"])
     return replace(defaults, **values)
 
 
-def check_date(text: str) -> None:
+def check_iso_date(text: str) -> None:
     """Raise ``RequestError`` unless ``text`` is an ISO 8601 date."""
     try:
         if date.fromisoformat(text).isoformat() == text:
@@ -184,19 +184,21 @@ def check_date(text: str) -> None:
     raise RequestError(f"tag 'date': {_quote_shortened(text)} is not a day such as 2026-11-21")
 
 
-def format_heading_tags(values: Mapping[str, str | int]) -> str:
+def format_agent_and_nondefault_tags(values: Mapping[str, str | int]) -> str:
     """Format the tags of a heading. Tags with their default value are left out, except for the tags of the agents."""
     defaults = Tags()
     names = [
         name for name in TAG_NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")
     ]
-    return " ".join(_format_tag(name, str(values[name])) for name in names)
+    return " ".join(_format_bracketed_assignment(name, str(values[name])) for name in names)
 
 
-def format_ending_tags(winner: int, ending: int) -> str:
+def format_result_and_forfeit_tags(winner: int, ending: int) -> str:
     """Format the tag ``result`` and, for a forfeit, also the tag ``ending``, which does not follow from the plies."""
-    result = _format_tag("result", RESULTS_BY_WINNER[winner])
-    return f"{result} {_format_tag('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
+    result = _format_bracketed_assignment("result", RESULTS_BY_WINNER[winner])
+    return (
+        f"{result} {_format_bracketed_assignment('ending', ENDINGS[ending])}" if ending >= FORFEIT_ILLEGAL else result
+    )
 
 
 class GameOutcome(NamedTuple):
@@ -246,7 +248,7 @@ def _find_forfeit_outcome(tags: Tags, ply_count: int) -> GameOutcome:
     return GameOutcome(tags.winner, ending)
 
 
-def _format_tag(name: str, value: str) -> str:
+def _format_bracketed_assignment(name: str, value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("]", "\\]")
     return f"[{name}={escaped}]"
 
@@ -310,7 +312,7 @@ def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rule
     records, bad = _parse_records(content)
     lines = _find_game_lines(content, prefixes)
     parsed = [_parse_line_tags(prefix, defaults, find_rules) for prefix in prefixes]
-    games = Games.zeros(len(lines.number))
+    games = Games.allocate(len(lines.number))
     unreadable = parse_plies(np.frombuffer(content or b" ", np.uint8), lines.start, lines.end, games)
     reasons: dict[int, str] = {}
     for game in np.flatnonzero(unreadable).tolist():
@@ -468,7 +470,7 @@ def find_first_line_plies(games: Games, game_indices: NDArray[np.int64], rules: 
             piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
             lanes |= piece_to_lanes(piece) << uint64(cell)
             occupied |= 1 << cell
-            if finishes_line(lanes, occupied, piece, cell, rules):
+            if has_finished_line_at(lanes, occupied, piece, cell, rules):
                 first_plies[i] = ply
                 break
     return first_plies

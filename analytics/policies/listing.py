@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 
-def summarise_policies(rows: pl.DataFrame) -> pl.DataFrame:
+def select_policy_columns_for_people(rows: pl.DataFrame) -> pl.DataFrame:
     """Select, from rows of the view ``policies``, the columns that people see.
 
     In ``created``, the time is text without seconds. ``runs`` is the number of runs, and ``current`` says whether the

@@ -16,7 +16,7 @@ import polars as pl
 
 from agents.base.agent import Knowledge
 from agents.base.player import KernelPlayer
-from agents.learning.learner import Learner, TrainingGames, learn_games_until_full
+from agents.learning.learner import Learner, TrainingGames, learn_games_returning_end_and_has_room
 from analytics.questions.selection import find_pair_slice
 from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.range_files import read_games, read_rows
@@ -42,7 +42,9 @@ class LearnerState:
         end = len(games.plies) if end is None else end
         update, rules = self.learner.load_update(), self.rules.tables
         while start < end:
-            start, room = learn_games_until_full(update, rules, self.player.agent, training_games, (start, end), games)
+            start, room = learn_games_returning_end_and_has_room(
+                update, rules, self.player.agent, training_games, (start, end), games
+            )
             if not room:
                 self.enlarge_knowledge()
 

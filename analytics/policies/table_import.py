@@ -21,7 +21,7 @@ from analytics.store.files.local_files import LOCAL
 from analytics.store.parquet.metadata import THIRD_PARTY_STORAGE, read_footer
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.notation import (
     CLASSIC_NAME,
     format_cell,
@@ -89,7 +89,7 @@ def read_policy_table(path: Path) -> pl.DataFrame:
         )
     for name in (CELL, GIFT, VALUE):
         if name not in frame.columns:
-            raise RequestError(f"{path} has no column '{name}'{describe_valid_names(name, frame.columns)}")
+            raise RequestError(f"{path} has no column '{name}'{suggest_valid_names(name, frame.columns)}")
     if not len(frame):
         raise RequestError(f"{path} has no rows")
     return frame.select(*position_columns, CELL, GIFT, VALUE)
@@ -101,7 +101,7 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
     Raises ``RequestError`` for an impossible value and, if ``options.conflicts`` is ``refuse``, for rows that
     contradict each other. The message names the row, counted from 1.
     """
-    values = _parse_values(frame, options.scale)
+    values = _parse_and_multiply_values(frame, options.scale)
     batch = _parse_positions(frame, options.rules)
     cells = _parse_cells_or_pieces(frame[CELL], CELLS, parse_cell)
     gifts = _parse_cells_or_pieces(frame[GIFT], PIECES, parse_piece)
@@ -146,7 +146,7 @@ class _AfterstateGroups:
         """The number of afterstates whose rows have different values."""
         return int((self.spread > TOLERANCE).sum())
 
-    def resolve_values(self, conflicts: str) -> NDArray[np.float64]:
+    def resolve_values_to_mean_or_first(self, conflicts: str) -> NDArray[np.float64]:
         """Return a value for each afterstate: its first row's or, if ``conflicts`` is ``mean``, its rows' mean."""
         firsts = self.values[self.starts]
         if conflicts != "mean":
@@ -160,7 +160,7 @@ def _build_policy(groups: _AfterstateGroups, options: ImportOptions) -> Policy:
     columns: dict[str, NDArray[Any]] = {"lanes": groups.lanes, "occupied": groups.occupied}
     if options.kind in KINDS_WITH_COUNTS:
         columns["count"] = groups.counts.astype(np.int64)
-    columns[VALUE_COLUMNS[options.kind]] = groups.resolve_values(options.conflicts)
+    columns[VALUE_COLUMNS[options.kind]] = groups.resolve_values_to_mean_or_first(options.conflicts)
     return Policy(options.kind, table=columns)
 
 
@@ -190,22 +190,22 @@ def _describe_worst_conflict(
     return f"the furthest apart: {texts[0]}, {texts[1]}"
 
 
-def _parse_values(frame: pl.DataFrame, scale: float) -> NDArray[np.float64]:
-    """Return the values, multiplied by ``scale``: [rows] float64.
+def _parse_and_multiply_values(frame: pl.DataFrame, factor: float) -> NDArray[np.float64]:
+    """Return the values, multiplied by ``factor``: [rows] float64.
 
     Raises ``RequestError`` for the first row whose value is not a number from -1 to 1.
     """
     column = frame[VALUE]
     if not column.dtype.is_numeric():
         raise RequestError(f"column '{VALUE}' holds {column.dtype}, not numbers")
-    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy() * scale
-    _check_rows(~np.isfinite(values), lambda row: f"value {column[row]} is not a finite number")
+    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy() * factor
+    _refuse_first_wrong_row(~np.isfinite(values), lambda row: f"value {column[row]} is not a finite number")
     largest = float(np.abs(values).max())
-    _check_rows(
+    _refuse_first_wrong_row(
         np.abs(values) > 1.0,
         lambda row: (
             f"value {values[row]:g} is not from -1 (a loss for the player who makes the turn) to 1 (a win); "
-            f"scale={scale / largest:.4g} multiplies all values so that they are"
+            f"scale={factor / largest:.4g} multiplies all values so that they are"
         ),
     )
     return np.asarray(values, np.float64)
@@ -222,7 +222,7 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
         raise RequestError(f"column '{name}' holds {column.dtype}, not texts")
     if name == PLIES:
         column = column.fill_null("")  # how a CSV file writes that nothing was played
-    _check_rows(column.is_null().to_numpy(), lambda _row: "the position is missing")
+    _refuse_first_wrong_row(column.is_null().to_numpy(), lambda _row: "the position is missing")
     texts = column.unique(maintain_order=True)
     numbers = column.replace_strict(texts, np.arange(len(texts))).to_numpy()
     positions = list[PackedPosition]()
@@ -232,7 +232,7 @@ def _parse_positions(frame: pl.DataFrame, rules: Rules) -> Batch:
         except RequestError as error:
             raise RequestError(f"row {int(np.argmax(numbers == number)) + 1}: {error}") from error
     batch = Batch.from_positions(positions)
-    _check_unfinished(batch, rules, lambda number: int(np.argmax(numbers == number)))
+    _check_no_finished_line(batch, rules, lambda number: int(np.argmax(numbers == number)))
     return Batch(*(field[numbers] for field in batch))
 
 
@@ -258,7 +258,7 @@ def _parse_plies(text: str) -> PackedPosition:
     return position_from_plies(plies, hand)
 
 
-def _check_unfinished(batch: Batch, rules: Rules, find_row: Any) -> None:
+def _check_no_finished_line(batch: Batch, rules: Rules, find_row: Any) -> None:
     """Raise ``RequestError`` for the first position of a batch that has a finished line.
 
     ``find_row`` returns, for the index of a position, the index of a row of the file that has this position.
@@ -285,7 +285,7 @@ def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray
     """
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()
-        _check_rows(
+        _refuse_first_wrong_row(
             (numbers < NONE) | (numbers >= count), lambda row: f"{column.name} {column[row]} is not in 0..{count - 1}"
         )
         return np.asarray(numbers, np.int64)
@@ -316,20 +316,24 @@ def _check_turns(
         return f"in {format_position(batch.position(row), rules.name)}"
 
     filled = batch.occupied.astype(np.int64) >> np.maximum(cells, 0) & 1 == 1
-    _check_rows(hand & (cells == NONE), lambda row: f"no cell for the piece in hand {describe_position(row)}")
-    _check_rows(
+    _refuse_first_wrong_row(
+        hand & (cells == NONE), lambda row: f"no cell for the piece in hand {describe_position(row)}"
+    )
+    _refuse_first_wrong_row(
         ~hand & (cells != NONE),
         lambda row: f"cell {format_cell(int(cells[row]))}, and no piece in hand {describe_position(row)}",
     )
-    _check_rows(hand & filled, lambda row: f"cell {format_cell(int(cells[row]))} is not empty {describe_position(row)}")
-    _check_rows((gifts == NONE) & (available != 0) & ~wins, lambda row: f"no gift {describe_position(row)}")
+    _refuse_first_wrong_row(
+        hand & filled, lambda row: f"cell {format_cell(int(cells[row]))} is not empty {describe_position(row)}"
+    )
+    _refuse_first_wrong_row((gifts == NONE) & (available != 0) & ~wins, lambda row: f"no gift {describe_position(row)}")
     taken = (gifts != NONE) & (available >> np.maximum(gifts, 0) & 1 == 0)
-    _check_rows(
+    _refuse_first_wrong_row(
         taken, lambda row: f"piece {format_piece(int(gifts[row]))} is not among those left {describe_position(row)}"
     )
 
 
-def _check_rows(is_wrong: NDArray[np.bool_], describe_row: Any) -> None:
+def _refuse_first_wrong_row(is_wrong: NDArray[np.bool_], describe_row: Any) -> None:
     """Raise ``RequestError`` for the first row that ``is_wrong`` marks; ``describe_row`` gives the reason for it."""
     if is_wrong.any():
         row = int(np.argmax(is_wrong))

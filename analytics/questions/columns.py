@@ -71,12 +71,12 @@ class Table:
     legend: str = ""  # what the columns mean, in a line below
 
     @property
-    def rows(self) -> list[tuple[Any, ...]]:
+    def text_rows(self) -> list[tuple[Any, ...]]:
         """The rows of the table, as tuples of texts or, in tables for a page, of cells."""
         return [*zip(*(column.texts for column in self.columns), strict=True)]
 
     @property
-    def cells(self) -> list[tuple[Cell, ...]]:
+    def cell_rows(self) -> list[tuple[Cell, ...]]:
         """The rows of the table, with each text converted to a cell."""
         return [*zip(*(column.cells for column in self.columns), strict=True)]
 
@@ -84,7 +84,9 @@ class Table:
     def markdown(self) -> str:
         """The table in Markdown, without its title."""
         sides = "|".join("---:" if column.right_aligned else "---" for column in self.columns)
-        head, *rows = (f"| {' | '.join(row)} |" for row in ([column.heading for column in self.columns], *self.rows))
+        head, *rows = (
+            f"| {' | '.join(row)} |" for row in ([column.heading for column in self.columns], *self.text_rows)
+        )
         return "\n".join([head, f"|{sides}|", *rows])
 
 
@@ -116,7 +118,7 @@ def format_percent_whole(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
-def format_percent_short(share: float) -> str:
+def format_percent_tenths_below_ten(share: float) -> str:
     """Format a share (0 to 1) with at most three digits: in tenths of a percent below 10 %, else in whole percent."""
     return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
 
@@ -186,7 +188,7 @@ def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str
     return text.replace("-", minus) if "e" not in text else text
 
 
-def format_game_name(run_id: str, game_id: int) -> str:
+def format_short_game_name(run_id: str, game_id: int) -> str:
     """Format the name of a logged game for ``qarena show``: the first digits of the run's id, then the game's id."""
     return f"{run_id[:RUN_DIGITS]} {game_id}"
 
@@ -252,7 +254,7 @@ def interval_column(
     return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
 
 
-def rank_and_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
+def numbered_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | None = None) -> list[ResultColumn]:
     """Build a column of ranks and a column of agents, in the order of ``agents``, which is best first.
 
     If ``ranks`` is None, the first column numbers the rows from 1. An agent whose rank is None has a dash.
@@ -301,7 +303,7 @@ def standing_columns_without_agents(frame: pl.DataFrame, with_intervals: bool = 
 MAX_OPPONENTS = 40  # columns of a table of agents against agents: nobody reads 90,000 cells of 300 agents
 
 
-def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def score_against_top_opponents_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Build a column for each of the first ``MAX_OPPONENTS`` agents, with every agent's mean score against that agent.
 
     ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
@@ -312,7 +314,7 @@ def score_by_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
-def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+def superiority_over_top_agents_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     """Build columns with the probability that the row's agent is stronger than the column's agent.
 
     There is a column for each of the first ``MAX_OPPONENTS`` agents. ``frame`` is the result of
@@ -391,7 +393,7 @@ def rating_columns_without_agents(frame: pl.DataFrame) -> list[ResultColumn]:
         ResultColumn("Elo", ["?" if rating is None else format_elo(rating) for rating in frame["elo"]]),
         ResultColumn(
             "95 % interval",
-            [_format_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()],
+            [_format_elo_interval_or_reason_missing(*row) for row in frame.select("elo", "low", "high").rows()],
             drop_priority=1,
         ),
         number_column("games", frame["games"], drop_priority=2),
@@ -399,7 +401,7 @@ def rating_columns_without_agents(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
-def _format_elo_interval(rating: float | None, low: float | None, high: float | None) -> str:
+def _format_elo_interval_or_reason_missing(rating: float | None, low: float | None, high: float | None) -> str:
     if rating is None or math.isinf(rating):
         return "no bound"
     return "not sampled" if low is None or high is None else format_interval(low, high, format_elo)
@@ -455,7 +457,7 @@ def escape_hidden_characters(text: str) -> str:
     return escape_hidden(text, keep="\n")
 
 
-def to_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
+def to_escaped_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
     """Return a frame as comma-separated values (UTF-8), with hidden characters made visible.
 
     With ``for_spreadsheet``, an apostrophe is put before each text that a spreadsheet would read as a formula or a

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _QUESTION = re.compile(
@@ -55,7 +55,7 @@ def list_query_names() -> list[str]:
 def read_query(name: str) -> str:
     """Read the SQL of a named query. Raises ``RequestError`` for an unknown name."""
     if name not in list_query_names():
-        raise RequestError(f"question {name!r} is not known{describe_valid_names(name, list_query_names())}")
+        raise RequestError(f"question {name!r} is not known{suggest_valid_names(name, list_query_names())}")
     return (files("analytics.questions") / "named" / f"{name}.sql").read_text(encoding="utf-8")
 
 
@@ -66,15 +66,17 @@ CONDITION_PLACEHOLDER = (
 PLIES_PLACEHOLDER = "ply < 3 /* first plies */"  # stands for the plies that a question about first plies reads
 
 
-def read_restricted_query(name: str, condition: str, plies: range | None = None) -> str:
+def read_restricted_query(name: str, condition: str, plies_else_first_three: range | None = None) -> str:
     """Read the SQL of a named query, restricted to the games that meet a condition on ``run_id`` and ``game_id``.
 
-    ``plies`` is the range of plies that a query about first plies covers, or None for the first three plies. Raises
-    ``RequestError`` for an unknown query, and for a query that cannot be restricted.
+    ``plies_else_first_three`` is the range of plies that a query about first plies covers, or None for the first three
+    plies. Raises ``RequestError`` for an unknown query, and for a query that cannot be restricted.
     """
     text = read_query(name)
-    if plies is not None:
-        text = text.replace(PLIES_PLACEHOLDER, f"ply BETWEEN {plies.start} AND {plies.stop - 1}")
+    if plies_else_first_three is not None:
+        text = text.replace(
+            PLIES_PLACEHOLDER, f"ply BETWEEN {plies_else_first_three.start} AND {plies_else_first_three.stop - 1}"
+        )
     if CONDITION_PLACEHOLDER not in text:
         raise RequestError(f"question {name!r} takes all games: {CONDITION_PLACEHOLDER!r} is not in its SQL")
     return text.replace(CONDITION_PLACEHOLDER, f"(\n{condition}\n)")

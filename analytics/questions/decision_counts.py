@@ -19,7 +19,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.marker import VerifiableFile
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions, has_turns_of_ply
+from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions, is_ply_within_extent
 from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
 from quarto.batch import GAME_BITS
 from quarto.canonical import HAND_BITS
@@ -60,7 +60,7 @@ def read_decisions_in_position(
     return _read_decisions(opened, records, position.occupied.bit_count(), where)
 
 
-def read_first_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
+def read_first_free_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
     """Read the first free decision of each game in some runs.
 
     The first free decision of a game is at the ply that follows its imposed plies. The result has the rows of the table
@@ -87,7 +87,7 @@ def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int,
     files, unindexed_ranges = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
         indexed, unindexed = opened.files.list_derived_files_and_gaps(
-            POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
+            POSITIONS_TABLE, record.run_id, partial(is_ply_within_extent, ply)
         )
         files += indexed
         unindexed_ranges += [(record, stored) for stored in unindexed]
@@ -123,7 +123,7 @@ def _count_unindexed_decisions(
 ) -> list[pl.DataFrame]:
     """Count the decisions at a ply in ranges whose index does not include this ply; return a frame for each range."""
 
-    def count_decisions(run_and_range: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
+    def get_counted_decisions(run_and_range: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
         record, stored = run_and_range
         key = record.run_id, stored.name, where
         if key in _decision_cache:
@@ -136,7 +136,7 @@ def _count_unindexed_decisions(
         return rows
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as pool:
-        return list(pool.map(count_decisions, ranges))
+        return list(pool.map(get_counted_decisions, ranges))
 
 
 def select_decisions_by_agent(
@@ -161,7 +161,7 @@ def select_decisions_by_agent(
     return decisions.join(deciders_frame, on=names, how="semi")
 
 
-def sum_decisions(
+def sum_symmetric_decisions(
     archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
     """Sum the counts of the decisions that symmetries make equivalent, and return one row for each group of them.
@@ -181,7 +181,9 @@ def sum_decisions(
         .group_by(key_columns, maintain_order=True)
         .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
         .join(names, on=key_columns, how="left", validate="1:1")
-        .join(_count_independent_openings(decisions, key_columns, records), on=key_columns, how="left", validate="1:1")
+        .join(
+            _count_fewest_possible_openings(decisions, key_columns, records), on=key_columns, how="left", validate="1:1"
+        )
     )
     if rows["alike"].null_count():
         raise FailureError(
@@ -193,7 +195,7 @@ def sum_decisions(
     return rows.sort("games", *texts, *own_columns, descending=[True, *[False] * len([*texts, *own_columns])])
 
 
-def _count_independent_openings(
+def _count_fewest_possible_openings(
     decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
 ) -> pl.DataFrame:
     """Return the least number of distinct openings that the games of each decision can have, as ``openings``.
@@ -218,7 +220,9 @@ def _count_independent_openings(
     )
 
 
-def list_turns_of_positions(decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int) -> pl.DataFrame:
+def list_turns_of_most_played_positions(
+    decisions: pl.DataFrame, kind: str, rules: Rules, max_positions: int
+) -> pl.DataFrame:
     """List every turn, with its canonical form, in the ``max_positions`` positions that have the most games.
 
     For gifts, the positions have no piece in hand. The result has the columns of ``list_canonical_turns``, and the

@@ -18,16 +18,16 @@ from analytics.questions.pairings import (
     build_shared_openings,
     find_shared_opening_seeds,
     load_results_by_run,
+    numbered_seed_hashes_frame,
     pairings_frame,
-    shared_openings_sql,
-    shared_seeds_frame,
+    shared_opening_counts_sql,
 )
 from analytics.questions.selection import (
     ALL_GAMES,
     ALWAYS_TRUE,
     GameFilter,
     check_single_rules,
-    describe_repeated_games,
+    describe_pairings_of_identical_games,
     select_games,
 )
 from analytics.questions.sql.database import OpenArchive
@@ -91,7 +91,7 @@ def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | Non
     for result in results:
         for seat in (0, 1):
             games_by_seat = [(0, 0, 0), (0, 0, 0)]
-            games_by_seat[seat] = result.results_in_seat(seat)
+            games_by_seat[seat] = result.losses_draws_wins_in_seat(seat)
             if any(games_by_seat[seat]):
                 tally = Tally(singles=(games_by_seat[0], games_by_seat[1]))
                 clusters = (
@@ -120,10 +120,10 @@ def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAME
     merged = merge_results_by_agents(results.values(), shared)
     notes = [
         *names.notes,
-        *_describe_warnings(records, merged, training_count),
+        *_describe_ambiguous_labels_and_omissions(records, merged, training_count),
         *_describe_incomplete_runs(opened, records),
     ]
-    notes += describe_repeated_games(opened, [record.run_id for record in records])
+    notes += describe_pairings_of_identical_games(opened, [record.run_id for record in records])
     return HeadToHead(records[0].rules.name, merged, tuple(notes), shared, records[0].rules.mover_chooses)
 
 
@@ -141,7 +141,7 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
 
     Raises the errors of ``compute_head_to_head``.
     """
-    records = _select_runs_with_games(opened, game_filter)
+    records = _select_runs_including_trainings(opened, game_filter)
     chosen = [record for record in records if game_filter.can_match_run(record)]
     if records and not chosen:
         raise RequestError("all chosen games were played by trainings, which are left out: --trainings includes them")
@@ -178,16 +178,16 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
     return [f"not complete: {', '.join(incomplete_runs[:MAX_NAMED])}{more}; the same command plays the rest of a run"]
 
 
-def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
+def _select_runs_including_trainings(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
     """Select the runs that have chosen games, including trainings that the filter leaves out.
 
     Raises the errors of ``compute_head_to_head``.
     """
     archive = opened.archive
-    for run_id in set(archive.list_run_ids()) - set(archive.list_recorded_run_ids()):
+    for run_id in set(archive.list_ids_of_runs_with_games()) - set(archive.list_recorded_run_ids()):
         if len(archive.list_effective_ranges(run_id)):
             raise FailureError(f"run {run_id} has games and no record: restore its record")
-    run_ids = set(archive.list_run_ids())
+    run_ids = set(archive.list_ids_of_runs_with_games())
     if game_filter.where is not None:
         run_ids = {record.run_id for record in select_games(opened, game_filter.where).runs}
     records = replace(game_filter, rules=None, trainings=True).select_runs(archive)
@@ -199,7 +199,7 @@ def _select_runs_with_games(opened: OpenArchive, game_filter: GameFilter) -> lis
         raise RequestError(
             f"archive {archive.root} has no games{of_runs}: {archive.format_command('archive ls')} lists the runs"
         )
-    game_filter.check_rules(records)
+    game_filter.check_rules_were_played(records)
     return [record for record in records if game_filter.rules in (None, record.rules.name)]
 
 
@@ -216,8 +216,8 @@ def load_shared_openings(
     agents = {key: (results[key].first, results[key].second) for key in seeds}
     runs = {run_id for run_id, _ in seeds}
     chosen = [record for record in records if record.run_id in runs]
-    frames = {"_sharing": shared_seeds_frame(seeds)}
-    groups = _query_games(opened, shared_openings_sql(agents, seeds), where or ALWAYS_TRUE, chosen, frames)
+    frames = {"_sharing": numbered_seed_hashes_frame(seeds)}
+    groups = _query_games(opened, shared_opening_counts_sql(agents, seeds), where or ALWAYS_TRUE, chosen, frames)
     return build_shared_openings(agents, seeds, groups)
 
 
@@ -244,7 +244,7 @@ def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRec
         row, column = (3, zero) if one is None else (4, one) if zero is None else (zero, one)
         cells[row][column] += pairs
     results: dict[tuple[str, int], PairingResult] = {}
-    by_pairs = {record.run_id: record.has_independent_pairs for record in records}
+    by_pairs = {record.run_id: record.has_paired_openings for record in records}
     for pairing in _query_games(opened, read_query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
@@ -324,12 +324,12 @@ def merge_results_by_agents(
     )
 
 
-def _describe_warnings(
-    records: Sequence[RunRecord], results: Sequence[PairingResult], training_count: int
+def _describe_ambiguous_labels_and_omissions(
+    records: Sequence[RunRecord], results: Sequence[PairingResult], omitted_training_count: int
 ) -> list[str]:
     """Describe labels that stand for different agents, and games that do not count for the results or the ratings.
 
-    ``training_count`` is the number of trainings that were left out.
+    ``omitted_training_count`` is the number of trainings that were left out.
     """
     agents: dict[str, dict[str, list[str]]] = {}  # runs, by the agent's description, by label
     labels = {label for result in results for label in (result.first, result.second)}
@@ -344,8 +344,12 @@ def _describe_warnings(
         if len(kinds) > 1 and label in labels
     ]
     self_play_games = sum(result.games for result in results if result.first == result.second)
-    if training_count:
-        runs = "1 run of a training is" if training_count == 1 else f"{training_count:,} runs of trainings are"
+    if omitted_training_count:
+        runs = (
+            "1 run of a training is"
+            if omitted_training_count == 1
+            else f"{omitted_training_count:,} runs of trainings are"
+        )
         notes.append(f"{runs} left out: --trainings includes them")
     return [
         *notes,

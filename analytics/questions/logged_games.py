@@ -32,7 +32,7 @@ def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> Archived
     """Load the game with this id from a run. Raises ``NotFoundError`` if the archive has no such game."""
     record = opened.archive.load_requested_run(run_id)
     game_rows = (
-        opened.retry_if_file_missing(lambda: _read_game_row(opened, run_id, game_id))
+        opened.retry_if_file_missing(lambda: _read_game_row_or_empty_frame(opened, run_id, game_id))
         if 0 <= game_id < 1 << 63
         else pl.DataFrame()
     )
@@ -50,7 +50,7 @@ def load_logged_game(opened: OpenArchive, run_id: str, game_id: int) -> Archived
     )
 
 
-def _read_game_row(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
+def _read_game_row_or_empty_frame(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
     columns = ("agent_0", "agent_1", "winner", "ending", "opening")
     files = find_game_files(opened, "games", run_id, [game_id])
     return read_file_rows(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
@@ -116,7 +116,7 @@ def read_evaluations(opened: OpenArchive, run_id: str, game_id: int) -> LoggedEv
     return {ply: LoggedEvaluation(*evaluation) for ply, *evaluation in rows.iter_rows()}
 
 
-def replay_game(game: ArchivedGame) -> list[Game]:
+def replay_game_after_each_ply(game: ArchivedGame) -> list[Game]:
     """Return the states of a game, one after each ply."""
     return [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
 

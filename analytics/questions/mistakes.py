@@ -44,7 +44,7 @@ class Mistake(NamedTuple):
     ply: int  # of the blunder
 
     @property
-    def text(self) -> str:
+    def position_text(self) -> str:
         return format_position(self.position, self.rules.name)
 
 
@@ -67,11 +67,11 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
     sums = ", ".join(f'sum({value})::BIGINT AS "{value}"' for value in values)
     columns = "name, kind, of_ply, count(*) AS clusters"
     query = f"SELECT {columns}, {sums} FROM ({clusters_sql}) GROUP BY ALL ORDER BY ALL"  # noqa: S608  (names of columns)
-    sums_by_agent = archive.sql(query, judged=_build_agent_clusters(archive, names))
+    sums_by_agent = archive.sql(query, judged=_build_agent_names_and_cluster_keys(archive, names))
     return pl.DataFrame(map(_build_summary_row, sums_by_agent.iter_rows(named=True)), DECISION_SUMMARIES, orient="row")
 
 
-def _build_agent_clusters(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
+def _build_agent_names_and_cluster_keys(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
     """Build a row for each agent of each run: its name, and the rule by which its pairs of games form clusters.
 
     Two pairs of games belong to the same cluster if they have the same ``origin`` and their numbers agree in the bits
@@ -132,7 +132,9 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
         .sort(order, descending=[True, True, True, *[False] * len(key_columns)], nulls_last=True)
         .head(count)
     )
-    return [_build_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
+    return [
+        _build_mistake_in_canonical_position(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)
+    ]
 
 
 def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
@@ -158,7 +160,7 @@ def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules
     return decisions.with_columns(rules=pl.lit(rules.name), lanes=lanes, occupied=forms)
 
 
-def _build_mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
+def _build_mistake_in_canonical_position(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
     game_plies = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
     moves, ply = game_plies.select("piece", "cell").rows(), row["ply"]
     hand = moves[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE

@@ -12,11 +12,11 @@ import polars as pl
 
 from analytics.questions.columns import format_count_with_noun
 from analytics.questions.decision_counts import (
-    list_turns_of_positions,
+    list_turns_of_most_played_positions,
     read_decisions_in_position,
-    read_first_decisions,
+    read_first_free_decisions,
     select_decisions_by_agent,
-    sum_decisions,
+    sum_symmetric_decisions,
 )
 from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_plies
 from analytics.questions.sql.database import OpenArchive
@@ -24,7 +24,7 @@ from analytics.statistics.tally import wilson_bounds
 from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 from quarto.notation import (
     CLASSIC_NAME,
     format_cell,
@@ -162,7 +162,7 @@ def run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: 
 def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples: bool) -> OpeningsResult:
     position, by, records = parse_openings_query(opened.archive, query)
     if query.first_free:
-        return _explore_first_decisions(opened, query, position, by, records, with_samples)
+        return _explore_first_free_decisions(opened, query, position, by, records, with_samples)
     rules = records[0].rules
     turns = list_canonical_turns(position, rules)
     decisions = read_decisions_in_position(opened, records, position, turns)
@@ -171,13 +171,13 @@ def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples:
     games, imposed = int(counted_decisions["games"].sum()), agent_decisions.filter(pl.col("imposed") != CHOSEN_TURN)
     position_text = format_position(position, rules.name)
     if not games:
-        if query.first_free is None and not imposed.is_empty() and is_start(position):
-            return _explore_first_decisions(opened, query, position, by, records, with_samples)
+        if query.first_free is None and not imposed.is_empty() and is_start_of_game(position):
+            return _explore_first_free_decisions(opened, query, position, by, records, with_samples)
         raise RequestError(_describe_no_decisions(position_text, records, agent_decisions, query.games))
     rows = _keep_frequent(
-        sum_decisions(opened.archive, counted_decisions, turns, by, records), query, by, position_text, games
+        sum_symmetric_decisions(opened.archive, counted_decisions, turns, by, records), query, by, position_text, games
     )
-    rows = _sort_rows(_format_decisions(rows, by, rules, games), query.sort)
+    rows = _sort_by_games_or_worst_first(_format_decisions(rows, by, rules, games), query.sort)
     if with_samples:
         samples = _format_sample_games(opened, rows, [position] * len(rows), rules)
         rows = rows.with_columns(sample=pl.Series(samples, dtype=pl.String))
@@ -185,7 +185,7 @@ def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples:
     return OpeningsResult(position, rules, by, games, rows, notes=notes)
 
 
-def _explore_first_decisions(
+def _explore_first_free_decisions(
     opened: OpenArchive,
     query: OpeningsQuery,
     start: PackedPosition,
@@ -195,16 +195,18 @@ def _explore_first_decisions(
 ) -> OpeningsResult:
     """Return the answer to a query about first free decisions, with a row for each position and decision."""
     rules, text = records[0].rules, format_position(start, records[0].rules.name)
-    agent_decisions = select_decisions_by_agent(read_first_decisions(opened, records), records, by, query.games)
+    agent_decisions = select_decisions_by_agent(read_first_free_decisions(opened, records), records, by, query.games)
     games = int(agent_decisions["games"].sum())
     if not games:
         raise RequestError(_describe_no_decisions(text, records, agent_decisions, query.games))
-    turns = list_turns_of_positions(agent_decisions, by, rules, MAX_POSITIONS)
+    turns = list_turns_of_most_played_positions(agent_decisions, by, rules, MAX_POSITIONS)
     counted_decisions = agent_decisions.join(
         turns.select("occupied", "board").unique(), ["occupied", "board"], "semi", maintain_order="left"
     )
-    rows = _keep_frequent(sum_decisions(opened.archive, counted_decisions, turns, by, records), query, by, text, games)
-    rows = _sort_rows(_format_decisions(rows, by, rules, games), query.sort)
+    rows = _keep_frequent(
+        sum_symmetric_decisions(opened.archive, counted_decisions, turns, by, records), query, by, text, games
+    )
+    rows = _sort_by_games_or_worst_first(_format_decisions(rows, by, rules, games), query.sort)
     if with_samples:
         positions = [parse_position(text)[0] for text in rows["position"]]
         samples = _format_sample_games(opened, rows, positions, rules)
@@ -220,7 +222,7 @@ def _explore_first_decisions(
     return OpeningsResult(start, rules, by, games, rows, games_by_ply, tuple(notes))
 
 
-def is_start(position: PackedPosition) -> bool:
+def is_start_of_game(position: PackedPosition) -> bool:
     """Return whether a position is the start of a game: no piece on the board and none in hand."""
     return position.occupied == 0 and position.hand == NONE
 
@@ -232,7 +234,7 @@ def _keep_frequent(rows: pl.DataFrame, query: OpeningsQuery, by: str, position_t
     return frequent
 
 
-def _sort_rows(rows: pl.DataFrame, order: str) -> pl.DataFrame:
+def _sort_by_games_or_worst_first(rows: pl.DataFrame, order: str) -> pl.DataFrame:
     """Sort rows by ``order``, one of ``SORT_ORDERS``.
 
     ``rows`` must already be sorted by the number of games; rows with equal values keep that order.
@@ -274,7 +276,7 @@ def _describe_left_out(
         f"{format_count_with_noun(games, 'game')} with {format_count_with_noun(plies, 'imposed ply', 'imposed plies')}"
         for plies, games in _count_games_by_imposed_plies(imposed, records).items()
     )
-    hint = ": --first-free counts all games at their first free decision" if is_start(position) else ""
+    hint = ": --first-free counts all games at their first free decision" if is_start_of_game(position) else ""
     return (f"left out, because nobody chose here: {counts_text}{hint}",)
 
 
@@ -303,7 +305,7 @@ class ChoiceResult(NamedTuple):
     score: float
 
 
-def sum_choices(answer: OpeningsResult) -> list[ChoiceResult]:
+def sum_equivalent_choices(answer: OpeningsResult) -> list[ChoiceResult]:
     """Sum the results of each group of equivalent choices: cells or, for gifts, pieces.
 
     The list is empty for whole turns, which choose a cell and a piece, and for first free decisions, which are in many
@@ -339,14 +341,14 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
     """
     position, rules_name = parse_position(query.position)
     if query.sort not in SORT_ORDERS:
-        raise RequestError(f"sort {query.sort!r} is not known{describe_valid_names(query.sort, SORT_ORDERS)}")
+        raise RequestError(f"sort {query.sort!r} is not known{suggest_valid_names(query.sort, SORT_ORDERS)}")
     if query.games.where is not None:
         raise RequestError(f"where={query.games.where!r} chooses games, but decisions are counted by run: choose runs")
     records = replace(query.games, rules=rules_name).select_runs(archive)
     if not records:
         raise RequestError(f"archive {archive.root} has no runs: {archive.format_command('archive ls')} lists them")
     check_single_rules(records)
-    if query.first_free and not is_start(position):
+    if query.first_free and not is_start_of_game(position):
         raise RequestError(
             f"first free decisions are in many positions, not only in {query.position!r}: leave it out, or --first-free"
         )

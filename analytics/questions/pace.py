@@ -10,7 +10,7 @@ from analytics.store.records import RunRecord, is_person
 SMALL_PACE = 10  # games a second: a lower pace is not shown as a whole number
 
 
-def compute_pace(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
+def compute_pace_without_people(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
     """Return how many games a second were played in all runs together, or None if no run has recorded its time.
 
     Runs in which a person played do not count, because the person's thinking time would be attributed to the agent.

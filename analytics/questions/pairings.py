@@ -65,12 +65,12 @@ class PairingResult:
     def losses(self) -> int:
         return self.tally.losses
 
-    def results_in_seat(self, seat: int) -> ResultCounts:
+    def losses_draws_wins_in_seat(self, seat: int) -> ResultCounts:
         """Return the numbers of games that the first agent lost, drew and won in ``seat``.
 
         The first agent holds seat 0 in game 0 of each pair, and seat 1 in game 1.
         """
-        return self.tally.results(seat)
+        return self.tally.losses_draws_wins_in_game(seat)
 
     @property
     def win_rate(self) -> Estimate:
@@ -112,13 +112,15 @@ def load_results_by_run(archive: ArchiveStore, records: Iterable[RunRecord]) -> 
 
 def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[PairingResult]:
     return [
-        PairingResult(pairing, *record.pairings[pairing], tally, record.has_independent_pairs)
+        PairingResult(pairing, *record.pairings[pairing], tally, record.has_paired_openings)
         for pairing, tally in tallies.items()
         if pairing < len(record.pairings)
     ]
 
 
-def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
+def load_results_requested_by_jobs(
+    archive: ArchiveStore, jobs: Sequence[SweepJob]
+) -> list[tuple[SweepJob, list[PairingResult]]]:
     """Load the results of each sweep job's run, and return them together with the job.
 
     The list of results is empty if the job has no run, or if the job's run is in another archive.
@@ -130,14 +132,14 @@ def load_job_results(archive: ArchiveStore, jobs: Sequence[SweepJob]) -> list[tu
     runs = {record.run_id: record for record in records}
     results = load_results_by_run(archive, records)
     return [
-        (job, _load_training_results(archive, job, runs[job.run_id], results[job.run_id]))
+        (job, _limit_training_to_requested_games(archive, job, runs[job.run_id], results[job.run_id]))
         if job.run_id in runs
         else (job, [])
         for job in jobs
     ]
 
 
-def _load_training_results(
+def _limit_training_to_requested_games(
     archive: ArchiveStore, job: SweepJob, record: RunRecord, results: list[PairingResult]
 ) -> list[PairingResult]:
     """Load the results of the games that a job asked for, if a longer training has since extended the job's run.
@@ -273,7 +275,7 @@ def _build_standing(
 
 
 def _compute_points(tally: Tally) -> float:
-    _, draws, wins = tally.trinomial
+    _, draws, wins = tally.losses_draws_wins
     return wins + draws / 2
 
 
@@ -321,7 +323,7 @@ class SharedOpenings:
                 opponents.setdefault(two, []).append(one)
         return opponents
 
-    def count_pairs_between(self, first: str, second: str) -> NDArray[np.int64]:
+    def count_pairs_by_opening_group(self, first: str, second: str) -> NDArray[np.int64]:
         """Count the pairs of two agents by group of openings and cell, [G, 15], from the point of view of ``first``.
 
         The counts are zero if the two agents have no meeting.
@@ -340,7 +342,7 @@ class SharedOpenings:
         """
         if _sort_agents(first, second) not in self.repeated:
             return None
-        grouped = self.count_pairs_between(first, second)
+        grouped = self.count_pairs_by_opening_group(first, second)
         return build_clusters(grouped, tally_to_cells(total) - grouped.sum(axis=0), seat)
 
     def build_agent_clusters(self, agent: str, total: Tally) -> Clusters | None:
@@ -352,7 +354,8 @@ class SharedOpenings:
         if not opponents:
             return None
         grouped = sum(
-            (self.count_pairs_between(agent, opponent) for opponent in opponents), np.zeros((1, TALLY_CELLS), np.int64)
+            (self.count_pairs_by_opening_group(agent, opponent) for opponent in opponents),
+            np.zeros((1, TALLY_CELLS), np.int64),
         )
         return build_clusters(grouped[grouped.any(axis=1)], tally_to_cells(total) - grouped.sum(axis=0))
 
@@ -371,7 +374,7 @@ def find_shared_opening_seeds(records: Iterable[RunRecord], pairing_ids: Iterabl
 def build_shared_openings(
     agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int], counts: pl.DataFrame
 ) -> SharedOpenings:
-    """Build the counts of shared openings from ``counts``, the answer to ``shared_openings_sql``.
+    """Build the counts of shared openings from ``counts``, the answer to ``shared_opening_counts_sql``.
 
     ``agents`` and ``seeds`` have the two agents and the opening seed of each pairing.
     """
@@ -393,12 +396,12 @@ def build_shared_openings(
     )
 
 
-def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
+def numbered_seed_hashes_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
     """Return a row for each pairing in ``seeds``: ``run_id``, ``pairing``, ``number``, ``spread``.
 
     ``number`` is the index of the pairing in ``seeds``, and ``spread`` is a hash of the pairing's opening seed. The
-    query of ``shared_openings_sql`` reads this frame. The seeds are not part of the query's text, because DuckDB and
-    our own parser take a minute for a text of 44,850 rows.
+    query of ``shared_opening_counts_sql`` reads this frame. The seeds are not part of the query's text, because DuckDB
+    and our own parser take a minute for a text of 44,850 rows.
     """
     rows = [
         (run_id, pairing, number, zlib.crc32(str(seed).encode()))
@@ -408,12 +411,12 @@ def shared_seeds_frame(seeds: Mapping[PairingId, int]) -> pl.DataFrame:
     return pl.DataFrame(rows, kinds, orient="row")
 
 
-def shared_openings_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int]) -> str:
+def shared_opening_counts_sql(agents: Mapping[PairingId, AgentPair], seeds: Mapping[PairingId, int]) -> str:
     """Return the query that counts pairs of games by pairing, group of openings, and result.
 
-    The query reads ``games``, and the frame ``shared_seeds_frame(seeds)`` under the name ``_sharing``. In its answer,
-    ``number`` is the index of the pairing in ``seeds``, ``openings`` is the group, and ``code`` encodes the results of
-    the games of a pair (``CELL_BY_CODE``).
+    The query reads ``games``, and the frame ``numbered_seed_hashes_frame(seeds)`` under the name ``_sharing``. In its
+    answer, ``number`` is the index of the pairing in ``seeds``, ``openings`` is the group, and ``code`` encodes the
+    results of the games of a pair (``CELL_BY_CODE``).
     """
     meetings = len({_sort_agents(*agents[key]) for key in seeds})
     bits = MAX_BITS
@@ -472,13 +475,13 @@ def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames
     for label, label_codes in ambiguous_labels.items():
         names = " and ".join(_format_code_label(label, code) for code in label_codes)
         notes.append(f"{label!r} was played by {len(label_codes)} codes, shown as {names}: --run chooses runs of one")
-    extended = [run_id for run_id, record in records.items() if _is_extended_by_other_code(record)]
+    extended = [run_id for run_id, record in records.items() if _is_extended_by_unverified_code(record)]
     if extended:
         notes.append(f"run {', '.join(extended)} has games of several codes under one label: other code extended it")
     return AgentNames(distinct_names, tuple(notes))
 
 
-def _is_extended_by_other_code(record: RunRecord) -> bool:
+def _is_extended_by_unverified_code(record: RunRecord) -> bool:
     """Return whether different code added games to a run without having reproduced a sample of the run's games."""
     return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
 

@@ -44,7 +44,7 @@ class BootstrapPopulation:
         cells = np.array([tally_to_cells(tally) for tally in tallies.values()])
         grouped = np.zeros((0, *cells.shape), np.int64)
         if shared is not None:
-            grouped = np.stack([shared.count_pairs_between(*agent_pair) for agent_pair in tallies], axis=1)
+            grouped = np.stack([shared.count_pairs_by_opening_group(*agent_pair) for agent_pair in tallies], axis=1)
             grouped = grouped[grouped.any(axis=(1, 2))]
         return BootstrapPopulation(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
 
@@ -59,7 +59,7 @@ class BootstrapPopulation:
         return SeatCounts(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
     @cached_property
-    def _unshared_pairs(self) -> NDArray[np.int64]:
+    def _unshared_pairs_by_cell(self) -> NDArray[np.int64]:
         """The counts of the pairs whose openings are not shared, by meeting and cell, [M, 15]."""
         unshared: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
         return unshared
@@ -70,7 +70,9 @@ class BootstrapPopulation:
 
         The shares of a meeting without such pairs are zeros.
         """
-        shares: NDArray[np.float64] = self._unshared_pairs / np.maximum(1, self._unshared_pairs.sum(axis=1))[:, None]
+        shares: NDArray[np.float64] = (
+            self._unshared_pairs_by_cell / np.maximum(1, self._unshared_pairs_by_cell.sum(axis=1))[:, None]
+        )
         return shares
 
     def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
@@ -79,7 +81,7 @@ class BootstrapPopulation:
         The sample has as many groups of openings as the population and, in each meeting, as many pairs whose openings
         are not shared.
         """
-        pairs, groups = self._unshared_pairs.sum(axis=1), len(self.grouped)
+        pairs, groups = self._unshared_pairs_by_cell.sum(axis=1), len(self.grouped)
         sample = dice.multinomial(pairs, self._unshared_cell_shares)
         if groups:
             sample += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)

@@ -49,7 +49,7 @@ class Rating:
     unranked: tuple[str, ...] = ()  # the reasons why the agent has no rank
 
     @property
-    def bounded(self) -> bool:
+    def has_finite_elo(self) -> bool:
         """Whether the rating is finite.
 
         The rating of an agent that won, or lost, all its games is infinite, for example.
@@ -79,7 +79,7 @@ class Ratings:
         return [rating for rating in self.ratings if rating.rank is not None]
 
     @property
-    def best_first(self) -> list[str]:
+    def agents_ranked_first(self) -> list[str]:
         """The labels of all agents: agents with a rank first, then agents without one, both parts sorted by rating."""
         return [rating.agent for rating in sorted(self.ratings, key=lambda rating: rating.rank is None)]
 
@@ -106,7 +106,7 @@ class Ratings:
             "agent": [*agents],
             **{name: [getattr(rating.elo, name) for rating in self.ratings] for name in ("mean", "low", "high")},
             **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group")},
-            "bounded": [rating.bounded for rating in self.ratings],
+            "bounded": [rating.has_finite_elo for rating in self.ratings],
             "unranked": ["; ".join(rating.unranked) or None for rating in self.ratings],
             **{
                 f"{name}{end}": [value] * len(agents)
@@ -147,9 +147,9 @@ class Ratings:
             lines.append(
                 f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
             )
-        return [*lines, *self._describe_unranked(), *self.unrated_sentences]
+        return [*lines, *self._describe_people_and_few_games(), *self.unrated_sentences]
 
-    def _describe_unranked(self) -> list[str]:
+    def _describe_people_and_few_games(self) -> list[str]:
         """Describe which agents have no rank because they are people or have too few games.
 
         ``describe`` explains the other reasons.
@@ -158,7 +158,9 @@ class Ratings:
             reason: [rating.agent for rating in self.ratings if reason in rating.unranked]
             for reason in (A_PERSON, FEW_GAMES)
         }
-        return [f"Without a rank, {reason}: {_list_names(agents)}." for reason, agents in members.items() if agents]
+        return [
+            f"Without a rank, {reason}: {_format_first_names(agents)}." for reason, agents in members.items() if agents
+        ]
 
     @property
     def unrated_sentences(self) -> list[str]:
@@ -182,7 +184,7 @@ class Ratings:
         return f"Seat 0, which {first}, is worth {format_elo(self.seat.mean)} Elo ({seat}); {drawn}."
 
 
-def _list_names(agents: Sequence[str]) -> str:
+def _format_first_names(agents: Sequence[str]) -> str:
     more = f" and {len(agents) - MAX_NAMED:,} more" if len(agents) > MAX_NAMED else ""
     return f"{', '.join(agents[:MAX_NAMED])}{more}"
 
@@ -229,7 +231,7 @@ def fit_ratings(
     """
     if not (math.isfinite(anchor_elo) and samples >= 0):
         raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
-    oriented_tallies = _select_and_orient_tallies(tallies)
+    oriented_tallies = _orient_tallies_between_different_agents(tallies)
     forfeited = _find_always_forfeiting_agents(oriented_tallies)
     tallies = {agent_pair: tally for agent_pair, tally in oriented_tallies.items() if not forfeited.keys() & agent_pair}
     agents, everybody = (
@@ -256,7 +258,7 @@ def fit_ratings(
     ]
     elos, resampled_elos = rated.compute_elos(fitted), [rated.compute_elos(fit) for fit in resampled_fits]
     order = _sort_by_strength(elos, fitted, rated.groups)
-    undecided = fitted.seat_decides & rated.mark_reference_agents(fitted)
+    undecided = fitted.seat_decides & rated.mark_multi_agent_reference_components(fitted)
     games_against_agents, ranks, ratings = count_games_against_agents(tallies), Counter[int](), []
     for i in order.tolist():
         agent, group = agents[i], int(rated.groups[i])
@@ -291,7 +293,7 @@ def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
     return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 
-def _select_and_orient_tallies(tallies: Tallies) -> Tallies:
+def _orient_tallies_between_different_agents(tallies: Tallies) -> Tallies:
     """Return the tallies between different agents, sorted, each with its two agents in alphabetical order.
 
     This way, the bootstrap depends on the games alone.
@@ -336,7 +338,7 @@ class _RatedAgents:
             elos[members] = np.where(to_reference & from_reference, differences, outside)
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
-    def mark_reference_agents(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
+    def mark_multi_agent_reference_components(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
         """Return, as an array [A], whether each agent belongs to a reference component of more than one agent."""
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
@@ -398,12 +400,12 @@ def _compute_superiority(
     for sample in resampled_fits:
         points += _compare_agents(sample)
     shares = points / len(resampled_fits) if resampled_fits else np.full_like(points, np.nan)
-    shares[~_can_compare(fitted)] = 0.5 if resampled_fits else np.nan
+    shares[~_is_order_determined(fitted)] = 0.5 if resampled_fits else np.nan
     shares[groups[:, None] != groups] = np.nan
     return shares
 
 
-def _can_compare(fitted: DavidsonFit) -> NDArray[np.bool_]:
+def _is_order_determined(fitted: DavidsonFit) -> NDArray[np.bool_]:
     """Return, as an array [A, A], whether the games determine which of the row's and the column's agent is above."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
@@ -417,7 +419,7 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
     strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
     within = fitted.above & fitted.above.T
     ahead = np.where(within, np.sign(strengths[:, None] - strengths), fitted.above * 1.0 - fitted.above.T)
-    return 0.5 + np.where(_can_compare(fitted), ahead, 0.0) / 2
+    return 0.5 + np.where(_is_order_determined(fitted), ahead, 0.0) / 2
 
 
 def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:

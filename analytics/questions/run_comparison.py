@@ -29,7 +29,7 @@ from analytics.questions.columns import (
     text_column,
 )
 from analytics.questions.mistakes import summarise_decisions
-from analytics.questions.pace import compute_pace, format_games_a_second
+from analytics.questions.pace import compute_pace_without_people, format_games_a_second
 from analytics.questions.pairings import AgentNames, PairingResult, load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Estimate, normal_quantile
@@ -92,7 +92,7 @@ class RunComparison:
                 ],
             ),
         ]
-        return [table for table in tables if table.rows]
+        return [table for table in tables if table.text_rows]
 
 
 def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
@@ -132,14 +132,14 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
     if len(run_ids) < 2 or len({*run_ids}) < len(run_ids):
         raise RequestError(f"{' '.join(run_ids) or 'nothing'} cannot be compared: name two runs or more, each once")
     records = [opened.archive.load_requested_run(run_id) for run_id in run_ids]
-    agents = [_match_agents(records[0], record) for record in records]
+    agents = [_match_labels_and_lone_difference(records[0], record) for record in records]
     results = pl.DataFrame(_compare_results(opened, records, agents), RESULTS, orient="row")
     return RunComparison(
         tuple(run_ids),
         _differing_settings_frame(records, agents),
         results,
         _speeds_frame(records, results),
-        _regret_frame(opened, records, agents),
+        _regret_by_ply_frame(opened, records, agents),
         tuple(
             f"{label} of run {record.run_id} is compared with {other} of run {records[0].run_id}"
             for record, matches in zip(records, agents, strict=True)
@@ -149,7 +149,7 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
     )
 
 
-def _match_agents(base: RunRecord, other: RunRecord) -> dict[str, str]:
+def _match_labels_and_lone_difference(base: RunRecord, other: RunRecord) -> dict[str, str]:
     """Return, for each label in the run ``other``, the label in ``base`` with which it is compared.
 
     Equal labels match. If each run has exactly one label that the other run lacks, these two labels match, too.
@@ -231,7 +231,7 @@ class _ComparedPairing(NamedTuple):
     is_swapped: bool  # the first agent of the first run is the second one here
 
     @property
-    def score(self) -> Estimate:
+    def score_of_base_first_agent(self) -> Estimate:
         mean, low, high = self.result.score
         return Estimate(1 - mean, 1 - high, 1 - low) if self.is_swapped else Estimate(mean, low, high)
 
@@ -250,7 +250,7 @@ def _compare_results(
             )
     for (first, second), meetings in pairings.items():
         for meeting in meetings:
-            row = first, second, meeting.record.run_id, meeting.result.games, *meeting.score
+            row = first, second, meeting.record.run_id, meeting.result.games, *meeting.score_of_base_first_agent
             if meeting is meetings[0] or meetings[0].record is not records[0]:
                 yield (*row, None, None, None, None, None)
             else:
@@ -275,15 +275,17 @@ def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other
         has_same_settings
         and len(seeds) == 1
         and None not in seeds
-        and base.record.has_independent_pairs
-        and other.record.has_independent_pairs
+        and base.record.has_paired_openings
+        and other.record.has_paired_openings
     ):
         pairs, mean, variance = opened.sql(_paired_difference_sql(base, other)).row(0)
         if pairs > 1:
             half_width = normal_quantile() * math.sqrt(variance / pairs)
             difference = Estimate(mean, max(-1.0, mean - half_width), min(1.0, mean + half_width))
             return _ScoreDifference(difference, pairs)
-    return _ScoreDifference(_subtract_independent_estimates(base.score, other.score), 0)
+    return _ScoreDifference(
+        _subtract_independent_estimates(base.score_of_base_first_agent, other.score_of_base_first_agent), 0
+    )
 
 
 def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
@@ -338,14 +340,19 @@ def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.Dat
     """
     games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
     rows = [
-        (record.run_id, count := games.get(record.run_id, 0), record.seconds or None, compute_pace([(record, count)]))
+        (
+            record.run_id,
+            count := games.get(record.run_id, 0),
+            record.seconds or None,
+            compute_pace_without_people([(record, count)]),
+        )
         for record in records
     ]
     schema = {"run": pl.String(), "games": pl.Int64(), "seconds": pl.Float64(), "games_a_second": pl.Float64()}
     return pl.DataFrame(rows, schema, orient="row")
 
 
-def _regret_frame(
+def _regret_by_ply_frame(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> pl.DataFrame:
     """Return the mean regret of each agent by kind of decision and ply, with a column for each run."""

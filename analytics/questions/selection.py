@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.questions.sql.conditions import check_and_combine_conditions, check_condition
+from analytics.questions.sql.conditions import check_and_combine_both_conditions, check_condition
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_literal, run_condition_sql
+from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_text_or_number, run_condition_sql
 from analytics.store.archive import ArchiveStore, check_record_format, unknown_run_error
 from analytics.store.game_tables import RangeGames
 from analytics.store.marker import VerifiableFile
@@ -30,7 +30,7 @@ from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError, describe_nearest_name, describe_valid_names
+from quarto.errors import FailureError, RequestError, describe_nearest_name, suggest_valid_names
 
 MISSPELLING_SIMILARITY = 0.8  # of names of rules: 'squarre' is taken for 'square', 'torus_square' is not
 
@@ -68,7 +68,10 @@ class GameFilter:
         )
 
     def _is_in_period(self, record: RunRecord) -> bool:
-        earliest, latest = _parse_moment(self.since, time.min, "since"), _parse_moment(self.until, time.max, "until")
+        earliest, latest = (
+            _parse_moment_or_unbounded(self.since, time.min, "since"),
+            _parse_moment_or_unbounded(self.until, time.max, "until"),
+        )
         return earliest <= datetime.fromisoformat(record.created) <= latest
 
     def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
@@ -88,16 +91,16 @@ class GameFilter:
             raise RequestError(
                 f"archive {archive.root} has no runs of that period: {archive.format_command('archive ls')} lists all"
             )
-        self.check_rules(records)
+        self.check_rules_were_played(records)
         labels = {label for record in records for label in record.labels if self.rules in (None, record.rules.name)}
         for requested_label in (self.agent, self.opponent):
             if requested_label is not None and requested_label not in labels:
                 raise RequestError(
-                    f"agent {requested_label!r} is not in these runs{describe_valid_names(requested_label, labels)}"
+                    f"agent {requested_label!r} is not in these runs{suggest_valid_names(requested_label, labels)}"
                 )
         return [record for record in records if self.can_match_run(record)]
 
-    def check_rules(self, records: Collection[RunRecord]) -> None:
+    def check_rules_were_played(self, records: Collection[RunRecord]) -> None:
         """Raise ``RequestError`` if ``records`` has runs, but no run with the rules that the filter names."""
         names = sorted({record.rules.name for record in records})
         if names and self.rules is not None and self.rules not in names:
@@ -122,7 +125,7 @@ def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
     conditions = [run_condition_sql(record.run_id for record in records)] if len(records) < len(all_records) else []
     agents_by_seat = [
         " AND ".join(
-            f"agent_{seat} = {quote_literal(label)}"
+            f"agent_{seat} = {quote_text_or_number(label)}"
             for label, seat in ((game_filter.agent, agent_seat), (game_filter.opponent, 1 - agent_seat))
             if label is not None
         )
@@ -134,7 +137,7 @@ def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
     if game_filter.where is None:
         return condition or ALWAYS_TRUE
     if condition:
-        return check_and_combine_conditions(opened, condition, game_filter.where)
+        return check_and_combine_both_conditions(opened, condition, game_filter.where)
     check_condition(opened, game_filter.where)
     return game_filter.where
 
@@ -152,7 +155,7 @@ def check_single_rules(records: Collection[RunRecord]) -> None:
         raise RequestError(f"rules {next(iter(names))!r} are not the same in all runs: choose with --run one of {ids}")
 
 
-def _parse_moment(text: str | None, default_time: time, option: str) -> datetime:
+def _parse_moment_or_unbounded(text: str | None, default_time: time, option: str) -> datetime:
     if text is None:
         return datetime.combine(date.min if default_time == time.min else date.max, default_time, UTC)
     try:
@@ -198,12 +201,12 @@ class Selection:
         Raises ``FailureError`` for a file that is missing or damaged.
         """
         for record in self.runs:
-            for stored, game_ids in self.select_ranges_and_ids(record):
+            for stored, game_ids in self.list_ranges_with_ids_of_run(record):
                 games = read_selected_games(self.opened.archive, record.run_id, stored, game_ids)
                 if len(games.game_id):
                     yield record, games
 
-    def select_ranges_and_ids(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
+    def list_ranges_with_ids_of_run(self, record: RunRecord) -> Iterator[tuple[StoredRange, NDArray[np.int64] | None]]:
         """Yield the stored ranges of a run in which games are selected, each with the ids of the run's selected games.
 
         These are the ids of all selected games of the run, not only of those in the range, or None if all games of the
@@ -310,7 +313,7 @@ def read_selected_games(
     return games if game_ids is None else games.select_rows(np.isin(games.game_id, game_ids, assume_unique=True))
 
 
-def describe_repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
+def describe_pairings_of_identical_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
     """Describe the pairings in which all games are copies of one or two games.
 
     Return a sentence for each such pairing, because its intervals do not show the repetition. Games repeat if two
@@ -363,7 +366,7 @@ class SelectedPairRange(NamedTuple):
         return np.arange(rows.start, rows.stop)
 
 
-def select_pair_ranges(
+def select_pair_ranges_and_count_games(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> Iterator[SelectedPairRange]:
     """Yield the ranges of pairs in a file that have selected games, each with the number of these games.
@@ -415,9 +418,9 @@ def _read_pair_ranges_at_once(
     for file, indices in indices_by_file.items():
         games = read_file(file)
         for index in indices:
-            games_by_index[index] = games.select_rows(pair_ranges[index][1].find_rows(games.game_id)).select_contiguous(
-                slice(None)
-            )
+            games_by_index[index] = games.select_rows(
+                pair_ranges[index][1].find_rows(games.game_id)
+            ).select_as_contiguous_arrays(slice(None))
     for index in range(len(pair_ranges)):
         yield games_by_index.pop(index)
 

@@ -9,12 +9,12 @@ from analytics.questions.columns import (
     MAX_OPPONENTS,
     ResultColumn,
     Table,
+    numbered_agent_columns,
     pairing_columns,
-    rank_and_agent_columns,
     rating_columns_without_agents,
-    score_by_opponent_columns,
+    score_against_top_opponents_columns,
     standing_columns_without_agents,
-    superiority_columns,
+    superiority_over_top_agents_columns,
 )
 from analytics.questions.pairings import Crosstable
 
@@ -43,7 +43,7 @@ def describe_crosstable_omissions(crosstable: Crosstable) -> list[str]:
     return describe_omissions(agents, "agents", agents)
 
 
-def describe_groups(group_count: int) -> str:
+def describe_several_groups(group_count: int) -> str:
     """Return a sentence that says that the agents form ``group_count`` groups without games between the groups."""
     return f"{group_count} groups of agents have no games between them: compare scores within a group only."
 
@@ -52,11 +52,14 @@ def build_crosstable_table(crosstable: Crosstable, with_intervals: bool = True) 
     """Build the table of agents, sorted by score, with a column for the mean score against each of the best agents."""
     frame = Crosstable(crosstable.standings[:MAX_ROWS]).to_frame(MAX_OPPONENTS)
     title = "Crosstable (score in %, win 1, draw ½)"
-    agents = rank_and_agent_columns([*frame["agent"]])
-    totals, opponent_columns = standing_columns_without_agents(frame, with_intervals), score_by_opponent_columns(frame)
+    agents = numbered_agent_columns([*frame["agent"]])
+    totals, opponent_columns = (
+        standing_columns_without_agents(frame, with_intervals),
+        score_against_top_opponents_columns(frame),
+    )
     splits = [
         [Table(title, agents + totals), Table("", agents + opponents)]
-        for opponents in (opponent_columns, _number_headings("v", opponent_columns))
+        for opponents in (opponent_columns, _replace_headings_by_ranks("v", opponent_columns))
     ]
     return Table(title, agents + totals + opponent_columns, splits)
 
@@ -94,11 +97,15 @@ def describe_rating_omissions(ratings: Ratings) -> list[str]:
 
 def _build_rating_table(frame: pl.DataFrame, title: str) -> Table:
     """Build the table of one group's ratings, with the probability of being above each of the best agents."""
-    names, elos, superiority = [*frame["agent"]], rating_columns_without_agents(frame), superiority_columns(frame)
-    ranked, numbered = rank_and_agent_columns(names, frame["rank"]), rank_and_agent_columns(names)
+    names, elos, superiority = (
+        [*frame["agent"]],
+        rating_columns_without_agents(frame),
+        superiority_over_top_agents_columns(frame),
+    )
+    ranked, numbered = numbered_agent_columns(names, frame["rank"]), numbered_agent_columns(names)
     splits = [
         [Table(title, ranked + elos), Table("Probability of being above the other, in %", numbered + opponents)]
-        for opponents in (superiority, _number_headings(">", superiority))
+        for opponents in (superiority, _replace_headings_by_ranks(">", superiority))
     ]
     return Table(f"{title}; > probability of being above, in %", ranked + elos + superiority, splits)
 
@@ -110,6 +117,6 @@ def _describe_reference_rating(frame: pl.DataFrame, anchor: str | None, anchor_e
     return f"the mean of {'these' if frame['bounded'].all() else 'the finite'} ratings is {anchor_elo:g}"
 
 
-def _number_headings(prefix: str, columns: Sequence[ResultColumn]) -> list[ResultColumn]:
+def _replace_headings_by_ranks(prefix: str, columns: Sequence[ResultColumn]) -> list[ResultColumn]:
     """Replace the headings with ``prefix`` and the ranks of the agents, because ranks are shorter than labels."""
     return [column._replace(heading=f"{prefix} {rank}") for rank, column in enumerate(columns, 1)]

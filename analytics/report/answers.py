@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import polars as pl
 
-from analytics.policies.listing import summarise_policies
+from analytics.policies.listing import select_policy_columns_for_people
 from analytics.questions.columns import (
     Table,
     describe_seat_roles,
     format_count_with_noun,
-    format_game_name,
+    format_short_game_name,
     number_column,
     opening_columns,
     text_column,
@@ -25,7 +25,7 @@ from analytics.questions.logged_games import (
     LoggedEvaluations,
     describe_winner,
     list_decisions,
-    replay_game,
+    replay_game_after_each_ply,
 )
 from analytics.questions.openings import (
     OpeningsQuery,
@@ -42,9 +42,9 @@ from analytics.questions.strength_tables import (
     build_pairings_table,
     build_rating_tables,
     describe_crosstable_omissions,
-    describe_groups,
     describe_omissions,
     describe_rating_omissions,
+    describe_several_groups,
 )
 from analytics.report.board_svg import build_boards_picture
 from analytics.report.report_data import MAX_AGENTS
@@ -74,7 +74,7 @@ def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> 
     crosstable = build_crosstable(results, head_to_head.shared)
     groups = crosstable.group_count
     return Result(
-        describe_groups(groups) if groups > 1 else "",
+        describe_several_groups(groups) if groups > 1 else "",
         build_crosstable_table(crosstable),
         numbers=pairings,
         title="Crosstable",
@@ -142,12 +142,12 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
     selection = f", the {len(rows)} {order} of {count}{hint}" if len(rows) < count else ""
     decisions = f"{format_count_with_noun(answer.games, 'game')} by {answer.by}{_describe_deciders(query)}{selection}"
     title = f"{answer.subject}: {decisions}; in %, for {DECIDERS[answer.by]}"
-    games = [format_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
+    games = [format_short_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
-    legend = "\n".join([*map(to_sentence, answer.notes), describe_alike_choices(answer, rows)])
+    legend = "\n".join([*map(to_sentence, answer.notes), describe_choices_a_row_stands_for(answer, rows)])
     return Table(title, [*opening_columns(rows), *sample], legend=legend)
 
 
@@ -158,7 +158,7 @@ def _describe_deciders(query: OpeningsQuery) -> str:
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
 
-def describe_alike_choices(answer: OpeningsResult, rows: pl.DataFrame) -> str:
+def describe_choices_a_row_stands_for(answer: OpeningsResult, rows: pl.DataFrame) -> str:
     """Describe which equivalent choices a row of an answer about openings stands for, with examples from ``rows``."""
     if answer.first_free:
         return "Up to symmetry: a row stands for as many choices in its position as alike says"
@@ -199,7 +199,7 @@ def build_runs_result(frame: pl.DataFrame) -> Result:
 
 def build_policies_result(frame: pl.DataFrame) -> Result:
     """Build the result that lists policies; ``frame`` has the columns of the view ``policies``."""
-    return Result(table=to_table(summarise_policies(frame)), title="Policies", frame=frame)
+    return Result(table=to_table(select_policy_columns_for_people(frame)), title="Policies", frame=frame)
 
 
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
@@ -226,7 +226,7 @@ def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: L
     frame = pl.DataFrame(
         [_build_decision_row(game, decision, evaluations) for decision in decisions], schema=GAME_SCHEMA, orient="row"
     )
-    name = f"Game {format_game_name(game.record.run_id, game.game_id)}, {game.record.rules.name} rules"
+    name = f"Game {format_short_game_name(game.record.run_id, game.game_id)}, {game.record.rules.name} rules"
     columns = [
         number_column("ply", frame["ply"]),
         *(text_column(heading, frame[heading]) for heading in ("kind", "agent", "choice")),
@@ -238,7 +238,7 @@ def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: L
     ]
     winner = f"Winner: {describe_winner(game.winner, game.agents)}" if game.winner >= 0 else "A draw"
     note = f"{format_game(game.plies)}\n{winner} ({game.ending.replace('_', ' ')})."
-    figure = Figure("The board after each ply", build_boards_picture(replay_game(game)), "boards-")
+    figure = Figure("The board after each ply", build_boards_picture(replay_game_after_each_ply(game)), "boards-")
     return Result(note, Table(name, columns), [figure], title=name, frame=frame, run_id=game.record.run_id)
 
 

@@ -72,9 +72,9 @@ def _render_board_in_row(index: int, game: Game) -> str:
     row, column = divmod(index, BOARDS_PER_ROW)
     return (
         f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
-        f'<text y="{HEADING_HEIGHT - 6}" font-size="14px" fill="{INK}">{_format_heading(game)}</text>'
+        f'<text y="{HEADING_HEIGHT - 6}" font-size="14px" fill="{INK}">{_format_last_ply_and_hand(game)}</text>'
         f"{_render_cells(game, _find_cell_colours(game))}"
-        f"{_render_strokes(game)}{_render_pieces(game)}</g>"
+        f"{_render_strokes(game)}{_render_placed_pieces(game)}</g>"
     )
 
 
@@ -87,7 +87,7 @@ def _render_svg(width: float, height: float, title: str, content: str, scale: fl
     )
 
 
-def _format_heading(game: Game) -> str:
+def _format_last_ply_and_hand(game: Game) -> str:
     """Format the heading of a board: the last ply and the piece in hand, as far as there are any."""
     texts = []
     if game.plies:
@@ -115,7 +115,7 @@ def _render_cells(game: Game, colours: dict[int, str]) -> str:
     )
 
 
-def _render_pieces(game: Game) -> str:
+def _render_placed_pieces(game: Game) -> str:
     """Render the pieces on the board of a game."""
     return "".join(
         f"<use {_format_piece_attributes(piece, cell)}/>" for cell, piece in enumerate(game.board) if piece != NONE
@@ -164,7 +164,7 @@ def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup
         f"<style>@media (prefers-reduced-motion:no-preference){{{motion}}}</style>"
         f'<g transform="translate({MARGIN} {MARGIN + LINE_HEIGHT})">{texts}{_render_cells(game, {})}'
         f'<g id="stroke" class="moves">{_render_strokes(game)}</g>'
-        f"{_render_pieces(Game(game.rules, game.plies[:setup_plies]))}{pieces}</g>"
+        f"{_render_placed_pieces(Game(game.rules, game.plies[:setup_plies]))}{pieces}</g>"
     )
     return _render_svg(
         BOARD_SIZE + 2 * MARGIN,

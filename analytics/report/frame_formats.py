@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from analytics.questions.columns import to_csv
+from analytics.questions.columns import to_escaped_csv
 from analytics.questions.sql.query_execution import check_times, sink_parquet
 from analytics.report.text_tables import render_plain_table, to_table
 from analytics.store.texts import escape_hidden_json
@@ -21,31 +21,33 @@ STREAMED_FORMATS = ("csv", "spreadsheet", "json", "parquet")
 FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # formats that need only rows
 
 
-def write_rows(format_name: str, rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+def write_rows(format_name: str, rows: pl.LazyFrame, cancel_query: Callable[[], None], out: BinaryIO) -> None:
     """Write rows to ``out`` in a format: ``table``, ``csv``, ``spreadsheet``, ``json`` or ``parquet``.
 
     ``spreadsheet`` is CSV in which no text is read as a formula. The formats in ``STREAMED_FORMATS`` are written in
-    batches. ``stop`` is a function that ends the query; it is called if a batch cannot be written. Raises
+    batches. ``cancel_query`` is a function that ends the query; it is called if a batch cannot be written. Raises
     ``RequestError`` for dates that Polars cannot represent.
     """
-    _WRITERS[format_name](rows, stop, out)
+    _WRITERS[format_name](rows, cancel_query, out)
 
 
-def _stream_text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+def _stream_text(rows: pl.LazyFrame, _cancel_query: Callable[[], None], out: BinaryIO) -> None:
     out.write(format_text_table(rows.collect()))
 
 
-def _stream_csv(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
+def _stream_csv(
+    rows: pl.LazyFrame, cancel_query: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False
+) -> None:
     """Write the header, and then the rows in batches."""
 
-    def write_batch(batch: pl.DataFrame) -> None:
+    def write_batch_without_header(batch: pl.DataFrame) -> None:
         out.write(format_csv(check_times(batch), False, for_spreadsheet))
 
     out.write(format_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
-    sink_batches(rows, stop, write_batch, BATCH_ROWS)
+    pass_batches_and_cancel_on_error(rows, cancel_query, write_batch_without_header, BATCH_ROWS)
 
 
-def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
+def _stream_json(rows: pl.LazyFrame, cancel_query: Callable[[], None], out: BinaryIO) -> None:
     """Write the rows in batches, as one array with an object for each row."""
     separator = b"[\n"
 
@@ -55,11 +57,11 @@ def _stream_json(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) ->
             out.write(separator + _encode_json_row(row))
             separator = b",\n"
 
-    sink_batches(rows, stop, write_batch, BATCH_ROWS)
+    pass_batches_and_cancel_on_error(rows, cancel_query, write_batch, BATCH_ROWS)
     out.write(b"\n]\n" if separator == b",\n" else b"[]\n")
 
 
-def _stream_parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+def _stream_parquet(rows: pl.LazyFrame, _cancel_query: Callable[[], None], out: BinaryIO) -> None:
     sink_parquet(rows, out)
 
 
@@ -72,27 +74,30 @@ _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]
 }
 
 
-def sink_batches(
-    rows: pl.LazyFrame, stop: Callable[[], None], take: Callable[[pl.DataFrame], object], size: int | None = None
+def pass_batches_and_cancel_on_error(
+    rows: pl.LazyFrame,
+    cancel_query: Callable[[], None],
+    receive_batch: Callable[[pl.DataFrame], object],
+    size: int | None = None,
 ) -> None:
-    """Pass the rows to ``take`` in batches of ``size`` rows, or in batches as Polars yields them if ``size`` is None.
+    """Pass the rows to ``receive_batch`` in batches of ``size`` rows, or in Polars' own batches if ``size`` is None.
 
-    After the first error of ``take``, ``stop`` is called to end the query, and no more rows are passed. The error is
-    raised when no thread reads rows any more.
+    After the first error of ``receive_batch``, ``cancel_query`` is called to end the query, and no more rows are
+    passed. The error is raised when no thread reads rows any more.
     """
     errors: list[BaseException] = []
 
-    def process_batch(batch: pl.DataFrame) -> None:
+    def receive_batch_or_cancel_query(batch: pl.DataFrame) -> None:
         try:
             if not errors:
-                take(batch)
+                receive_batch(batch)
         except BaseException as error:  # noqa: BLE001  (raised below, because Polars would wrap it)
             errors.append(error)
         if errors:
-            stop()
+            cancel_query()
 
     try:
-        rows.sink_batches(process_batch, chunk_size=size, maintain_order=True)
+        rows.sink_batches(receive_batch_or_cancel_query, chunk_size=size, maintain_order=True)
     except pl.exceptions.PolarsError:
         if not errors:
             raise
@@ -106,13 +111,13 @@ def format_text_table(frame: pl.DataFrame) -> bytes:
 
 
 def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Format a frame as CSV, encoded in UTF-8: see ``to_csv``.
+    """Format a frame as CSV, encoded in UTF-8: see ``to_escaped_csv``.
 
     Lists, structs and bytes become JSON, because CSV has no form for them.
     """
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_format_json(value) for value in frame[name].to_list()], pl.String) for name in nested]
-    return to_csv(frame.with_columns(texts), header, for_spreadsheet)
+    return to_escaped_csv(frame.with_columns(texts), header, for_spreadsheet)
 
 
 def _encode_json_row(row: Mapping[str, Any]) -> bytes:

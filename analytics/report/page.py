@@ -19,13 +19,13 @@ from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS, ReportData, select_report_data
 from analytics.report.result import Result
 from analytics.report.sections.evaluations import build_evaluations_section
-from analytics.report.sections.learning import build_learning_section
+from analytics.report.sections.learning import build_section_on_trained_policies
 from analytics.report.sections.lengths import build_lengths_section
 from analytics.report.sections.mistakes import build_mistakes_section
 from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
-from quarto.errors import NotFoundError, describe_valid_names
+from quarto.errors import NotFoundError, suggest_valid_names
 
 
 class Subject(NamedTuple):
@@ -61,7 +61,7 @@ SUBJECTS = {
         Subject("lengths", "Game lengths", build_lengths_section),
         Subject("placements", "First placements", build_first_placements_section),
         Subject("gifts", "First gifts", build_first_gifts_section),
-        Subject("learning", "Learning curves", build_learning_section),
+        Subject("learning", "Learning curves", build_section_on_trained_policies),
         Subject("mistakes", "Mistakes", build_mistakes_section),
         Subject("evaluations", "Evaluations", build_evaluations_section),
         Subject("runs", "Runs", build_runs_section),
@@ -76,7 +76,7 @@ PAGE_SUBJECTS = [subject for subject in SUBJECTS.values() if subject.section_bui
 def find_subject(slug: str) -> Subject:
     """Return the subject with this slug. Raises ``NotFoundError`` if there is none."""
     if slug not in SUBJECTS:
-        raise NotFoundError(f"{slug!r} is no section of a report{describe_valid_names(slug, SUBJECTS)}")
+        raise NotFoundError(f"{slug!r} is no section of a report{suggest_valid_names(slug, SUBJECTS)}")
     return SUBJECTS[slug]
 
 
@@ -91,12 +91,12 @@ def render_report(
     Raises ``RequestError`` if the condition is invalid or no game meets it, and ``FailureError`` for damaged files.
     """
     chosen = select_report_data(opened, where, included_trainings)
-    data_by_rules, rules = chosen.parts_by_rules, chosen.rules
+    data_by_rules, rules = chosen.rated_parts_by_rules, chosen.rules
     sections = [section for subject in SUBJECTS.values() for section in subject.build_sections(chosen, data_by_rules)]
     return render_template(
         "report.html",
         title=title or f"Quarto: {format_count_with_noun(chosen.selection.games, 'game')}",
-        summary=_describe_games(chosen),
+        summary=_describe_games_and_results(chosen),
         condition=None if chosen.selection.where == ALWAYS_TRUE else chosen.selection.where,
         agents=len(chosen.games_by_agent),
         agents_shown=MAX_AGENTS,
@@ -109,12 +109,12 @@ def render_report(
     )
 
 
-def _describe_games(data: ReportData) -> str:
+def _describe_games_and_results(data: ReportData) -> str:
     """Describe the games in a few sentences: their number, period and rules, their results, and their mean length."""
     total, agents, runs = data.total_tally, len(data.games_by_agent), len(data.records)
     days = sorted({record.created[:10] for record in data.records.values()})
     wins = [0, 0]
-    for seat, (losses, _, won) in enumerate((total.results(0), total.results(1))):
+    for seat, (losses, _, won) in enumerate((total.losses_draws_wins_in_game(0), total.losses_draws_wins_in_game(1))):
         wins[seat] += won  # the pairing's first agent holds seat 0 in game 0, seat 1 in game 1
         wins[1 - seat] += losses
     shares = [f"{format_percent(count / total.games)} %" for count in (*wins, total.draws)]

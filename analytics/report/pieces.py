@@ -33,7 +33,7 @@ PLAIN = PieceColours("#fff7e3", "#f0dfb8", "#d9c190", "#5a4826", "#4a3a1d", "")
 DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d6ff")
 
 
-def piece_svg(piece: int) -> str:
+def render_piece_from_symbols(piece: int) -> str:
     """Render a piece for a page that contains ``piece_symbols``, to which the result refers.
 
     Screen readers skip the piece, because a text beside it names it.

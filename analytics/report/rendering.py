@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from analytics.report import style
-from analytics.report.pieces import piece_svg, piece_symbols
+from analytics.report.pieces import piece_symbols, render_piece_from_symbols
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,7 +32,7 @@ def _build_environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals["piece_svg"] = piece_svg
+    environment.globals["render_piece_from_symbols"] = render_piece_from_symbols
     environment.globals["piece_symbols"] = piece_symbols
     environment.globals["agent_colours"] = style.AGENT_COLOURS
     environment.globals["result_colours"] = style.RESULT_COLOURS

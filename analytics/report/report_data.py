@@ -54,18 +54,18 @@ class ReportData:
     @property
     def results_by_pairing(self) -> ResultsByPairing:
         """The results by run and pairing number, loaded from tallies if only whole runs are chosen, or else counted."""
-        return self._named_results.results
+        return self._results_and_names.results
 
     @property
     def agent_names(self) -> AgentNames:
         """The names of the agents. If different code played under one label, each code has a name of its own."""
-        return self._named_results.names
+        return self._results_and_names.names
 
     @cached_property
-    def _named_results(self) -> NamedResults:
+    def _results_and_names(self) -> NamedResults:
         """The results by pairing, with names in place of labels, and these names."""
         if self.parent is not None:
-            results, names = self.parent._named_results
+            results, names = self.parent._results_and_names
             return NamedResults({key: result for key, result in results.items() if key[0] in self.records}, names)
         records = self.selection.runs
         results = (
@@ -81,7 +81,7 @@ class ReportData:
         return sorted({record.rules.name for record in self.records.values()})
 
     @cached_property
-    def parts_by_rules(self) -> tuple[ReportData, ...]:
+    def rated_parts_by_rules(self) -> tuple[ReportData, ...]:
         """The games that count for results and ratings, split by rule set.
 
         ``qarena rate`` counts the same games: games of trainings are left out, except those of ``included_trainings``.
@@ -106,14 +106,14 @@ class ReportData:
         return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
     @cached_property
-    def results(self) -> tuple[PairingResult, ...]:
+    def results_summed_over_runs(self) -> tuple[PairingResult, ...]:
         """The results of every two agents, summed over all runs."""
         return merge_results_by_agents(self.results_by_pairing.values(), self.shared_openings)
 
     @cached_property
     def tallies_by_agents(self) -> Mapping[tuple[str, str], Tally]:
         """The tallies by first and second agent, summed over all runs."""
-        return {(result.first, result.second): result.tally for result in self.results}
+        return {(result.first, result.second): result.tally for result in self.results_summed_over_runs}
 
     @cached_property
     def games_by_agent(self) -> Mapping[str, int]:
@@ -136,23 +136,27 @@ class ReportData:
         return fit_ratings(self.tallies_by_agents, shared=self.shared_openings)
 
     @cached_property
-    def agents(self) -> tuple[str, ...]:
+    def shown_agents(self) -> tuple[str, ...]:
         """The agents that are shown, at most ``MAX_AGENTS``, in alphabetical order, which determines their colours.
 
         If there are more agents, the best are shown: see ``analytics.questions.ranking``.
         """
         if self.parent:
-            return self.parent.agents
+            return self.parent.shown_agents
         agents = [agent for agent in self.games_by_agent if self._is_requested(agent)]
         if len(agents) > MAX_AGENTS:
-            agents = [agent for agent in self._best_first if agent in agents][:MAX_AGENTS]
+            agents = [agent for agent in self._ranked_then_rated_agents if agent in agents][:MAX_AGENTS]
         return tuple(sorted(agents))
 
     @property
-    def omissions(self) -> list[str]:
+    def omitted_agent_notes(self) -> list[str]:
         """Sentences that say how many agents the tables and pictures of these games leave out, if any."""
         count = sum(map(self._is_requested, self.games_by_agent))
-        return [f"the best {len(self.agents)} of {count:,} agents are shown"] if count > len(self.agents) else []
+        return (
+            [f"the best {len(self.shown_agents)} of {count:,} agents are shown"]
+            if count > len(self.shown_agents)
+            else []
+        )
 
     def _is_requested(self, agent: str) -> bool:
         """Return whether the user asked for rows about the agent with this name."""
@@ -173,25 +177,25 @@ class ReportData:
         agents = [agent for agent in frame["agent"].unique() if self._is_requested(agent)]
         return frame.filter(pl.col("agent").is_in(agents))
 
-    def select_rows_of_shown_agents(self, frame: pl.DataFrame, *other_agents: str) -> pl.DataFrame:
-        """Select the rows about an agent that is shown, or about one of the agents ``other_agents``."""
-        return frame.filter(pl.col("agent").is_in([*other_agents, *self.agents]))
+    def select_rows_of_shown_agents(self, frame: pl.DataFrame, *additional_agents: str) -> pl.DataFrame:
+        """Select the rows about an agent that is shown, or about one of the agents ``additional_agents``."""
+        return frame.filter(pl.col("agent").is_in([*additional_agents, *self.shown_agents]))
 
     def find_colour_number(self, agent: str) -> int:
         """Return the number of an agent's colour. Raises ``ValueError`` if the agent is not shown."""
-        return self.agents.index(agent)
+        return self.shown_agents.index(agent)
 
     @cached_property
     def _ratings_by_rules(self) -> dict[str, Ratings]:
         """The ratings under each rule set in which two different agents met, without intervals."""
         ratings = dict[str, Ratings]()
-        for part in self.parts_by_rules:
+        for part in self.rated_parts_by_rules:
             with suppress(RequestError):  # nobody met another agent, or all of these games were forfeited
                 ratings[part.rules[0]] = part.rate_agents(samples=0)
         return ratings
 
     @cached_property
-    def _best_first(self) -> list[str]:
+    def _ranked_then_rated_agents(self) -> list[str]:
         """All agents: first those that have a rank, then those that only have a rating, then the rest.
 
         If there are several rule sets, the best agent under each comes first, then the second-best agents, and so on.
@@ -211,7 +215,11 @@ class ReportData:
             return self.parent.list_shown_agents(rules)
         ratings = self._ratings_by_rules.get(rules or "")
         rated_agents = [rating.agent for rating in ratings.ratings] if ratings else []
-        return [agent for agent in dict.fromkeys([*rated_agents, *self._best_first]) if agent in self.agents]
+        return [
+            agent
+            for agent in dict.fromkeys([*rated_agents, *self._ranked_then_rated_agents])
+            if agent in self.shown_agents
+        ]
 
     def sort_by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
         """Sort rows by the columns ``outer``, and then by agent, in the order of ``list_shown_agents``.
@@ -248,7 +256,7 @@ class ReportData:
         """The answers to named queries so far, by name."""
         return {}
 
-    def agents_by_seat_frame(self) -> pl.DataFrame:
+    def seat_assignments_frame(self) -> pl.DataFrame:
         """Return which agent had which seat, with a row for each run, pairing, and game of a pair.
 
         Columns: ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),

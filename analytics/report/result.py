@@ -21,9 +21,9 @@ from analytics.report import style
 from analytics.report.advice import Advice, word_for_python
 from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
-from analytics.report.text_tables import build_visible_table, print_fitting_tables, to_table
-from analytics.store.files.backend import expand_home
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from analytics.report.text_tables import build_escaped_plain_table, print_fitting_tables, to_table
+from analytics.store.files.backend import expand_home_if_known
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """All tables of the result that have rows."""
-        return [table for table in (self.table, self.numbers, *self.others) if table is not None and table.rows]
+        return [table for table in (self.table, self.numbers, *self.others) if table is not None and table.text_rows]
 
     @property
     def remarks(self) -> str:
@@ -123,7 +123,7 @@ class Result:
 
         """
         drawn = self if is_document or self.prints_numbers else replace(self, numbers=None)
-        for table in map(build_visible_table, drawn.tables or ([] if self.missing else [to_table(self.frame)])):
+        for table in map(build_escaped_plain_table, drawn.tables or ([] if self.missing else [to_table(self.frame)])):
             print_fitting_tables(console, [[table], *table.splits], wide)
             if table.legend:
                 console.out(table.legend, highlight=False)
@@ -165,13 +165,13 @@ class Result:
             FailureError: The file cannot be written.
 
         """
-        target = expand_home(str(path))
+        target = expand_home_if_known(str(path))
         ending = target.suffix[1:].lower()
         if ending not in _WRITERS:
             endings = ", ".join(f".{form}" for form in _WRITERS)
             raise RequestError(
                 f"{target}: its format is not known, let it end with one of {endings}"
-                f"{describe_valid_names(ending, _WRITERS)}"
+                f"{suggest_valid_names(ending, _WRITERS)}"
             )
         content = _WRITERS[ending](self.for_python)
         try:
@@ -198,7 +198,7 @@ def render_text(result: Result) -> str:
 def render_markdown(result: Result) -> str:
     """Render the title, the note and the tables in Markdown."""
     result_tables = result.tables or ([] if result.missing else [to_table(result.frame)])
-    tables = [build_visible_table(_escape_bars(table)) for table in result_tables]
+    tables = [build_escaped_plain_table(_escape_bars(table)) for table in result_tables]
     parts = [f"## {result.title}"] if result.title else []
     parts += [result.remarks]
     parts += [part for table in tables for part in (table.title and f"**{table.title}**", table.markdown, table.legend)]
@@ -221,7 +221,7 @@ def render_results_page(results: Sequence[Result]) -> str:
     return render_template("sections.html", title=results[0].title.partition(":")[0], sections=results)
 
 
-def render_results_svg(results: Sequence[Result]) -> str:
+def render_only_result_svg(results: Sequence[Result]) -> str:
     """Render the figures of a result as one picture; ``results`` must contain one result only.
 
     Raises ``RequestError`` if the result has no figures, or if there are several results.
@@ -258,5 +258,5 @@ _WRITERS: Mapping[str, Callable[[Result], bytes]] = {
     "html": lambda result: render_results_page([result]).encode(),
     "md": lambda result: render_markdown(result).encode(),
     "txt": lambda result: f"{render_text(result)}\n".encode(),
-    "svg": lambda result: render_results_svg([result]).encode(),
+    "svg": lambda result: render_only_result_svg([result]).encode(),
 }

@@ -320,14 +320,14 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
 
 def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
     """Build the chart for ``render_curve_svg``, without title and style; ``width`` and ``height`` are in pixels."""
-    kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_chart}
+    kinds = {"strength": _build_strength_chart, "pass": _build_passes_chart, "win_rate": _build_win_rate_by_games_chart}
     draw = next((kinds[name] for name in kinds if name in curve.columns), _build_fitness_chart)
     return {"width": width, "height": height, **draw(curve)}
 
 
-def _build_win_rate_chart(curve: pl.DataFrame) -> Spec:
+def _build_win_rate_by_games_chart(curve: pl.DataFrame) -> Spec:
     """Build the chart of the win rate in each block of games, drawn at the end of the block, with a 95 % interval."""
-    curve = _sum_curve_rows(curve)
+    curve = _sum_curve_into_equal_rows(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
@@ -392,7 +392,7 @@ def _build_passes_chart(curve: pl.DataFrame) -> Spec:
     return {"data": inline_data(rows), **layer("line", encoding, strokeWidth=2, point=True)}
 
 
-def _sum_curve_rows(curve: pl.DataFrame) -> pl.DataFrame:
+def _sum_curve_into_equal_rows(curve: pl.DataFrame) -> pl.DataFrame:
     """Sum adjacent rows of a curve, so that at most ``MAX_POINTS`` rows with equal numbers of games remain.
 
     If the last row has fewer games, it is dropped.

@@ -75,7 +75,7 @@ def build_rich_table(table: Table, folded: bool = False) -> RichTable:
         rich_table.add_column(
             Text(column.heading, justify=side), no_wrap=not is_folded, overflow="fold", min_width=min_width
         )
-    for row in table.rows:
+    for row in table.text_rows:
         rich_table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
     return rich_table
 
@@ -107,12 +107,12 @@ def render_plain_table(table: Table) -> Iterator[str]:
     yield render_horizontal_line("┏", "━", "┳", "┓")
     yield from render_row([column.heading for column in columns], "┃")
     yield render_horizontal_line("┡", "━", "╇", "┩")
-    for row in table.rows:
+    for row in table.text_rows:
         yield from render_row(row, "│")
     yield render_horizontal_line("└", "─", "┴", "┘")
 
 
-def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
+def build_escaped_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
     """Build a table from columns, with hidden characters made visible, so that no text can control the terminal."""
     visible = [
         column._replace(
@@ -124,10 +124,10 @@ def build_table(columns: Sequence[ResultColumn], title: str = "") -> Table:
     return Table(escape_hidden_characters(title), visible)
 
 
-def build_visible_table(table: Table) -> Table:
+def build_escaped_plain_table(table: Table) -> Table:
     """Return a table as plain texts, without the colours and links of pages, and with hidden characters escaped."""
-    splits = [[build_visible_table(part) for part in split] for split in table.splits]
-    return replace(build_table(table.columns, table.title), splits=splits, legend=table.legend)
+    splits = [[build_escaped_plain_table(part) for part in split] for split in table.splits]
+    return replace(build_escaped_table(table.columns, table.title), splits=splits, legend=table.legend)
 
 
 def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
@@ -193,11 +193,11 @@ def to_table(frame: pl.DataFrame) -> Table:
 
     If there is too little room, the last columns are dropped first.
     """
-    return build_table(
+    return build_escaped_table(
         [
             ResultColumn(
                 column.name,
-                [format_table_cell(value) for value in column.to_list()],
+                [format_value_or_dot(value) for value in column.to_list()],
                 right_aligned=column.dtype.is_numeric(),
                 drop_priority=index,
             )
@@ -206,7 +206,7 @@ def to_table(frame: pl.DataFrame) -> Table:
     )
 
 
-def format_table_cell(value: Any) -> str:
+def format_value_or_dot(value: Any) -> str:
     """Format a value of a frame as text for a table; None is a dot."""
     if value is None:
         return "·"

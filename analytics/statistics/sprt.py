@@ -169,9 +169,9 @@ class SequentialTest:
             ll, ld, dd, wd, ww = (a + b for a, b in zip(self.counts, more, strict=True))
             self.counts = ll, ld, dd, wd, ww
             if self.pairs == self.horizon:
-                self._update_ratio()
+                self._update_ratio_and_schedule_look()
 
-    def _update_ratio(self) -> None:
+    def _update_ratio_and_schedule_look(self) -> None:
         self.ratio = log_likelihood_ratio(self.counts, self.hypotheses)
         self.accepted = find_accepted_hypothesis(self.ratio, self.hypotheses)
         if not self.ended:
@@ -267,10 +267,10 @@ def _list_starts(strength_a_pair: float) -> list[list[float]]:
     if _has_both_signs(_slopes(uniform, strength_a_pair)):
         return [uniform]
     near_one = [[0.8 if i == k else 0.05 for i in range(len(PAIR_SCORES))] for k in range(len(PAIR_SCORES))]
-    return [_shift_to_strength(start, strength_a_pair) for start in (uniform, *near_one)]
+    return [_shift_until_slopes_change_sign(start, strength_a_pair) for start in (uniform, *near_one)]
 
 
-def _shift_to_strength(start: list[float], strength_a_pair: float) -> list[float]:
+def _shift_until_slopes_change_sign(start: list[float], strength_a_pair: float) -> list[float]:
     """Shift the distribution ``start`` towards one end of the scores until the iteration can begin there."""
     end, distribution = -1 if strength_a_pair > 0 else 0, start
     while not _has_both_signs(_slopes(distribution, strength_a_pair)):

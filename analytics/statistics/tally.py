@@ -64,7 +64,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether all pairs (at least two) ended in the same way, which suggests that they are copies of one pair."""
         return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
 
-    def results(self, game: int) -> ResultCounts:
+    def losses_draws_wins_in_game(self, game: int) -> ResultCounts:
         """Return the numbers of games that the first agent lost, drew and won in one game of each pair: game 0 or 1.
 
         In game 0, the first agent holds seat 0.
@@ -74,22 +74,24 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return losses, draws, wins
 
     @property
-    def trinomial(self) -> ResultCounts:
+    def losses_draws_wins(self) -> ResultCounts:
         """The numbers of games that the first agent lost, drew and won, in this order."""
-        losses, draws, wins = (a + b for a, b in zip(self.results(0), self.results(1), strict=True))
+        losses, draws, wins = (
+            a + b for a, b in zip(self.losses_draws_wins_in_game(0), self.losses_draws_wins_in_game(1), strict=True)
+        )
         return losses, draws, wins
 
     @property
     def losses(self) -> int:
-        return self.trinomial[LOSS]
+        return self.losses_draws_wins[LOSS]
 
     @property
     def draws(self) -> int:
-        return self.trinomial[DRAW]
+        return self.losses_draws_wins[DRAW]
 
     @property
     def wins(self) -> int:
-        return self.trinomial[WIN]
+        return self.losses_draws_wins[WIN]
 
     @property
     def pentanomial(self) -> tuple[int, int, int, int, int]:
@@ -383,7 +385,7 @@ def mean_score(counts: Sequence[int]) -> Estimate:
     top = len(counts) - 1
     mean = sum(count * i / top for i, count in enumerate(counts)) / n
     variance = sum(count * (i / top - mean) ** 2 for i, count in enumerate(counts)) / n
-    return _build_estimate(mean, variance / n, n)
+    return _build_normal_or_wilson_estimate(mean, variance / n, n)
 
 
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
@@ -396,14 +398,14 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
     if clusters is not None:
         return mean_over_clusters(clusters.points, 1.0)
     if not by_pairs:
-        return mean_score(tally.trinomial)
+        return mean_score(tally.losses_draws_wins)
     if not any(map(sum, tally.singles)):
         return mean_score(tally.pentanomial)
     alone = [a + b for a, b in zip(*tally.singles, strict=True)]
-    mean = mean_score(tally.trinomial).mean
+    mean = mean_score(tally.losses_draws_wins).mean
     spread = sum(count * (i / 2 - 2 * mean) ** 2 for i, count in enumerate(tally.pentanomial))
     spread += sum(count * (i / 2 - mean) ** 2 for i, count in enumerate(alone))
-    return _build_estimate(mean, spread / tally.games**2, tally.pair_count)
+    return _build_normal_or_wilson_estimate(mean, spread / tally.games**2, tally.pair_count)
 
 
 def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
@@ -432,7 +434,7 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
     return Estimate(share, *wilson_interval(share * effective, effective))
 
 
-def _build_estimate(mean: float, variance: float, units: int) -> Estimate:
+def _build_normal_or_wilson_estimate(mean: float, variance: float, units: int) -> Estimate:
     """Build the estimate of a mean from 0 to 1 from its variance and its number of independent units.
 
     ``mean_score`` explains the intervals of means of 0 and 1.

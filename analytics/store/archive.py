@@ -113,7 +113,7 @@ class ArchiveStore:
             raise ValueError(f"run_id {run_id!r} is not 12 lower-case hex digits")
         return self.root / table / f"run={run_id}"
 
-    def list_run_ids(self) -> list[str]:
+    def list_ids_of_runs_with_games(self) -> list[str]:
         """List the ids of the runs that have a folder of games, sorted."""
         with explain_errors("list", self.root / GAMES_FOLDER):
             names = self.backend.list_names(self.root / GAMES_FOLDER)
@@ -154,7 +154,7 @@ class ArchiveStore:
                 if attempts == LISTING_ATTEMPTS:
                     raise
             attempts += 1
-            self.refresh()
+            self.forget_cached_listings()
 
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
@@ -182,7 +182,9 @@ class ArchiveStore:
 
             line = self.load_run(run_id).unit_line
             try:
-                paths = [self.find_path(table, run_id, piece.file) for table in (GAMES_FOLDER, "plies")]
+                paths = [
+                    self.find_path_of_containing_file(table, run_id, piece.file) for table in (GAMES_FOLDER, "plies")
+                ]
                 games = load_games(self.backend, *paths).select_units(line, piece.first, piece.end)
             except FileNotFoundError as error:
                 path = error.filename or error
@@ -192,7 +194,7 @@ class ArchiveStore:
             self._slices[run_id, piece] = stored
         return self._slices[run_id, piece]
 
-    def find_containing_file(self, run_id: str, stored: StoredRange) -> StoredRange:
+    def resolve_slice_to_file(self, run_id: str, stored: StoredRange) -> StoredRange:
         """Return the file of games that holds ``stored``: the range itself, unless it is a slice of a file."""
         return self._cut_files.get((run_id, stored), stored)
 
@@ -202,13 +204,13 @@ class ArchiveStore:
             (piece.first, piece.end) for piece in select_effective_slices(self.list_files(GAMES_FOLDER, run_id))
         )
 
-    def find_path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
+    def find_path_of_containing_file(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
         """Return the path of a table's file that holds the games of a range.
 
         If the range is a slice of a file, that file holds other games too. Raises ``FileNotFoundError`` if there is no
         such file.
         """
-        key, games = (table, run_id), self.find_containing_file(run_id, stored)[:3]
+        key, games = (table, run_id), self.resolve_slice_to_file(run_id, stored)[:3]
         files = self._files.get(key, {})  # another thread may list the folder too, or forget its listing
         if games not in files:
             # Of several files for one range, the one with the smallest checksum is kept.
@@ -218,7 +220,7 @@ class ArchiveStore:
             raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games_stem}.*.parquet")
         return self.folder(table, run_id) / files[games].name
 
-    def refresh(self) -> None:
+    def forget_cached_listings(self) -> None:
         """Forget the cached listings, because files may have been replaced since they were listed."""
         self._files.clear()
 
@@ -262,7 +264,7 @@ class ArchiveStore:
         """
         recorded = self.list_recorded_run_ids()
         records = [self.find_run(run_id) for run_id in recorded]
-        lost = {*self.list_run_ids()}.difference(recorded)
+        lost = {*self.list_ids_of_runs_with_games()}.difference(recorded)
         records += [self.load_run(run_id) for run_id in sorted(lost) if self.list_effective_ranges(run_id)]
         return sorted(
             filter(None, records),
@@ -316,7 +318,7 @@ class ArchiveStore:
         """Load the record of a run that a user named. Raises ``NotFoundError`` if there is no such run."""
         record = self.find_run(run_id)
         if record is None:
-            raise unknown_run_error(self, run_id, self.list_run_ids())
+            raise unknown_run_error(self, run_id, self.list_ids_of_runs_with_games())
         return record
 
     def compute_next_run_number(self) -> int:
@@ -328,14 +330,16 @@ class ArchiveStore:
         """
         with explain_errors("list", self.root):
             there = self.backend.list_files_below(self.root / "runs")
-        identity = self.backend.identity(self.root)
+        identity = self.backend.encode_absolute_location(self.root)
         records = {(identity, path.stem): path for path in there if RECORD_NAME.fullmatch(path.name)}
         new = {key: path for key, path in records.items() if _run_numbers.get(key, (None, 0))[0] != there[path].version}
-        for (key, path), content in zip(new.items(), self._read_contents(list(new.values())), strict=True):
-            _run_numbers[key] = there[path].version, _parse_run_number(content)
+        for (key, path), content in zip(
+            new.items(), self._read_contents_or_empty_bytes(list(new.values())), strict=True
+        ):
+            _run_numbers[key] = there[path].version, _parse_run_number_or_zero(content)
         return 1 + max((_run_numbers[key][1] for key in records), default=0)
 
-    def _read_contents(self, paths: Sequence[PurePath]) -> list[bytes]:
+    def _read_contents_or_empty_bytes(self, paths: Sequence[PurePath]) -> list[bytes]:
         """Return the contents of files in the order of ``paths``, with empty bytes for a file that cannot be read."""
         try:
             return self.backend.read_all(paths)
@@ -346,14 +350,14 @@ class ArchiveStore:
                     contents[index] = self.backend.read(path)
             return contents
 
-    def write_run(self, record: RunRecord) -> None:
-        """Store or replace a run's record in one step, as ``update_run`` does.
+    def write_run_and_unit_count(self, record: RunRecord) -> None:
+        """Store or replace a run's record in one step, as ``update_run_and_unit_count`` does.
 
         Raises ``FailureError`` if the record cannot be written.
         """
-        self.update_run(record.run_id, lambda _: record)
+        self.update_run_and_unit_count(record.run_id, lambda _: record)
 
-    def update_run(self, run_id: str, change: Callable[[RunRecord | None], RunRecord | None]) -> None:
+    def update_run_and_unit_count(self, run_id: str, change: Callable[[RunRecord | None], RunRecord | None]) -> None:
         """Replace a run's record with what ``change`` returns for the present record.
 
         ``change`` gets None if there is no record; if it returns None, the record stays unchanged. Where the file
@@ -474,7 +478,7 @@ def _encode_record(record: StoredRecord) -> bytes:
 _run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
 
 
-def _parse_run_number(content: bytes) -> int:
+def _parse_run_number_or_zero(content: bytes) -> int:
     """Return the number in the content of a run's record, or 0 if there is no valid number."""
     with suppress(ValueError, AttributeError, RecursionError):
         number = json.loads(content).get("number", 0)
@@ -490,12 +494,12 @@ def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]
     )
 
 
-def select_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:
+def select_requested_or_all_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:
     """Return the requested run ids without duplicates, or the ids of all runs if none is requested.
 
     Raises ``RequestError`` for an id that is not in the archive.
     """
-    stored_ids = archive.list_run_ids()
+    stored_ids = archive.list_ids_of_runs_with_games()
     for run_id in requested_ids:
         if run_id not in stored_ids:
             raise unknown_run_error(archive, run_id, stored_ids)

@@ -20,8 +20,8 @@ from analytics.store.parquet.encoder import (
     encode_integers,
     encode_labels,
 )
-from analytics.store.parquet.packing import LARGEST_DICTIONARY, ColumnFacts, pack_ascending, pack_small
-from analytics.store.ranges import UnitLine, game_ids
+from analytics.store.parquet.packing import LARGEST_DICTIONARY, ColumnFacts, pack_int8_or_int32, pack_int64_as_deltas
+from analytics.store.ranges import UnitLine, compute_game_ids
 from analytics.store.schema import EVALUATIONS_SCHEMA, GAMES_SCHEMA, PLIES_SCHEMA
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, concat_game_columns
 from quarto.jit import inline_function, int64, kernel, uint64
@@ -51,7 +51,7 @@ def build_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int
 
     ``winner`` is a seat, or ``NONE`` for a draw; ``ending`` is an index into ``ENDINGS``.
     """
-    games = Games.zeros(1)
+    games = Games.allocate(1)
     for ply, (piece, cell) in enumerate(plies):
         games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
     games.plies[0], games.winner[0], games.ending[0] = len(plies), winner, ending
@@ -83,7 +83,7 @@ class RangeGames(NamedTuple):
             if first < end:
                 yield int(pairing[first]), select_games(self.games, slice(first, end))
 
-    def select_contiguous(self, rows: slice) -> RangeGames:
+    def select_as_contiguous_arrays(self, rows: slice) -> RangeGames:
         """Select the games of a slice as contiguous arrays, because kernels are compiled only for contiguous arrays."""
         games = (np.ascontiguousarray(column) for column in select_games(self.games, rows))
         return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
@@ -91,7 +91,7 @@ class RangeGames(NamedTuple):
     def select_units(self, line: UnitLine, first: int, end: int) -> RangeGames:
         """Select the games of the units from ``first`` up to but not including ``end``, as contiguous arrays."""
         unit = line.compute_units(self.game_id)
-        return self.select_rows(np.flatnonzero((first <= unit) & (unit < end))).select_contiguous(slice(None))
+        return self.select_rows(np.flatnonzero((first <= unit) & (unit < end))).select_as_contiguous_arrays(slice(None))
 
     def select_rows(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
         """Select games by a mask or by indices, as copies."""
@@ -172,12 +172,15 @@ def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], colu
         columns.agent_1[row] = agents[1 - odd, pairing]
 
 
-def concat_blocks(blocks: Sequence[Block]) -> list[RangeGames]:
+def concat_blocks_into_large_parts(blocks: Sequence[Block]) -> list[RangeGames]:
     """Concatenate the games of blocks into parts of at least ``MIN_ENCODED_GAMES`` games.
 
     ``blocks`` come in ascending order of game id, and so do the parts. Only the last part may be smaller.
     """
-    return [_concat_block_group(group) for group in _group_blocks(block for block in blocks if len(block.games.plies))]
+    return [
+        _concat_block_group(group)
+        for group in _group_blocks_by_min_games(block for block in blocks if len(block.games.plies))
+    ]
 
 
 class GameTables(NamedTuple):
@@ -203,7 +206,7 @@ def encode_game_tables(
     return GameTables(_encode_games(parts, used_pairings, pairings, room), _encode_plies(parts, games, room))
 
 
-def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+def _group_blocks_by_min_games(blocks: Iterable[Block]) -> Iterator[list[Block]]:
     """Yield groups of consecutive blocks, each with at least ``MIN_ENCODED_GAMES`` games except the last."""
     group, games = list[Block](), 0
     for block in blocks:
@@ -219,14 +222,14 @@ def _group_blocks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
     """Concatenate the games of blocks, which come in ascending order of game id."""
     sizes = [len(block.games.plies) for block in blocks]
-    ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
+    ids = [compute_game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
     return RangeGames(
         ids[0] if len(ids) == 1 else np.concatenate(ids), openings, concat_game_columns([b.games for b in blocks])
     )
 
 
-def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
+def evaluations_to_frame_if_complete(blocks: Sequence[Block]) -> pl.DataFrame | None:
     """Convert the evaluations in blocks to a frame with ``EVALUATIONS_SCHEMA``.
 
     ``blocks`` come in ascending order of game id. Returns None if there are no blocks, or if any block lacks
@@ -236,7 +239,7 @@ def evaluations_to_frame(blocks: Sequence[Block]) -> pl.DataFrame | None:
         return None
     every = [block.evaluations for block in blocks if block.evaluations is not None]
     value, visits, microseconds = concat_game_columns(every)
-    ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
+    ids = [compute_game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     turn, game = np.nonzero(microseconds != NO_TURN)
     columns = (value[turn, game], visits[turn, game], microseconds[turn, game])
     ply, seat = (turn - 1).astype(np.int8), (turn & 1).astype(np.int8)
@@ -251,13 +254,13 @@ def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
     for number, (ply, part) in enumerate(turns, 1):
         least = 1 if number == len(turns) else len(columns.game_id)
-        while rows := _fill_and_pack_rows(part.games, part.game_id, ply, least, filled, columns, buffer, facts):
+        while rows := _fill_rows_and_pack_if_full(part.games, part.game_id, ply, least, filled, columns, buffer, facts):
             file.add_row_group(build_integer_chunks(file.physical, rows, buffer, facts), rows)
     return file.finish()
 
 
 @kernel()
-def _fill_and_pack_rows(
+def _fill_rows_and_pack_if_full(
     games: Games,
     game_id: NDArray[np.int64],
     ply: int,
@@ -273,21 +276,21 @@ def _fill_and_pack_rows(
     0 when all games have been read; call the function until it returns 0. One call does both steps because encoding
     threads take turns in Python, and each turn costs a wait.
     """
-    _fill_rows(games, game_id, ply, filled, columns)
+    _fill_rows_until_full(games, game_id, ply, filled, columns)
     rows = filled[FILLED_ROWS]
     if rows < min_rows:
         filled[NEXT_GAME] = 0
         return 0
     filled[FILLED_ROWS] = 0
-    end = pack_ascending(columns.game_id[:rows], buffer, 0, facts, 0)
-    end = pack_small(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, buffer, end, facts, 1)
+    end = pack_int64_as_deltas(columns.game_id[:rows], buffer, 0, facts, 0)
+    end = pack_int8_or_int32(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, buffer, end, facts, 1)
     for number, column in enumerate(columns[2:]):
-        end = pack_small(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, buffer, end, facts, 2 + number)
+        end = pack_int8_or_int32(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, buffer, end, facts, 2 + number)
     return int(rows)
 
 
 @kernel()
-def _fill_rows(
+def _fill_rows_until_full(
     games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
 ) -> None:
     """Append rows of one ply to ``columns`` until these are full or all games have been read; update ``filled``."""

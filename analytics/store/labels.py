@@ -1,6 +1,6 @@
 """Labels of agents, ``name(parameter=value,…)``, and texts of overrides: each is read once, from left to right.
 
-If an agent is named in another spelling, ``find_stored_label`` finds the label that an archive has for it.
+If an agent is named in another spelling, ``find_stored_label_or_keep_text`` finds the label that an archive has for it.
 
 Such texts come from command lines, from records and from links to a server. So their length and the depth of their
 brackets are checked before anything else looks at them, and the time of each step grows only in proportion to the
@@ -167,7 +167,7 @@ def format_quoting_advice(setting: str, in_shell: bool) -> str:
 # Labels in archives.
 
 
-def find_stored_label(records: Iterable[RunRecord], text: str) -> str:
+def find_stored_label_or_keep_text(records: Iterable[RunRecord], text: str) -> str:
     """Return the stored label of the agent that ``text`` describes, even if ``text`` repeats default values.
 
     For example, ``mcts(iterations=200)`` may be stored as ``mcts``. A label omits the parameters that had their

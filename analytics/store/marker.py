@@ -25,7 +25,7 @@ from analytics.store.ranges import parse_file_name
 from analytics.store.records import JsonRecord, RecordError, encode_record, parse_record
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, RequestError
-from quarto.sources import cache_root, create_private_folder, project_root
+from quarto.sources import cache_root, create_missing_folders_privately, project_root
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +51,10 @@ def ensure_archive(root: PurePath, create: bool) -> None:
     if content is None:
         if not create:
             raise RequestError(f"{_describe_absence(root)}: run an experiment first, or name another folder")
-        check_can_be_archive(root)
+        check_is_or_can_become_archive(root)
         content = _create_archive_and_read_marker(root)
     _check_format(root, content)
-    if create and not backend.can_write(root):
+    if create and not backend.can_write_as_far_as_known(root):
         raise backend.not_writable_error(root, PermissionError())
 
 
@@ -75,7 +75,7 @@ def read_marker_content(root: PurePath) -> bytes | None:
         raise RequestError(f"{root / MARKER_NAME} cannot be read ({error}): is this an archive of yours?") from error
 
 
-def check_can_be_archive(root: PurePath) -> None:
+def check_is_or_can_become_archive(root: PurePath) -> None:
     """Raise ``RequestError`` if ``root`` cannot become an archive because it is a file or a folder with other files.
 
     An existing archive passes the check.
@@ -161,7 +161,8 @@ def _parse_marker(root: PurePath, content: bytes) -> Marker:
         )
     if marker.schema_version > SCHEMA_VERSION:
         raise RequestError(
-            f"{_describe_by_marker(root)} {describe_other_format(root, marker.schema_version)}, or name another folder"
+            f"{_format_archive_and_marker_name(root)} {describe_other_format(root, marker.schema_version)}, "
+            "or name another folder"
         )
     return marker
 
@@ -169,10 +170,10 @@ def _parse_marker(root: PurePath, content: bytes) -> Marker:
 def _check_format(root: PurePath, content: bytes) -> None:
     version = _parse_marker(root, content).schema_version
     if version != SCHEMA_VERSION:
-        raise RequestError(f"{_describe_by_marker(root)} {describe_other_format(root, version)}")
+        raise RequestError(f"{_format_archive_and_marker_name(root)} {describe_other_format(root, version)}")
 
 
-def _describe_by_marker(root: PurePath) -> str:
+def _format_archive_and_marker_name(root: PurePath) -> str:
     """Return a text that names an archive and its marker, for messages about a wrong format.
 
     The marker is named because one flipped bit in it can turn the format into another one.
@@ -192,7 +193,7 @@ def describe_other_format(root: PurePath, version: int) -> str:
 # Archives of strangers.
 
 
-def warn_if_unknown_archive(root: PurePath) -> None:
+def warn_once_of_unverified_archive(root: PurePath) -> None:
     """Log a warning if this user has not made, verified or used the archive on this machine, and remember it.
 
     There is no warning for the sample that comes with the program, because whoever can change that sample can change
@@ -218,7 +219,7 @@ def remember_archive(root: PurePath) -> None:
     """Record that this user has used an archive. If that fails, the next use warns about the archive again."""
     memory = sound_stamps_path(root)
     with suppress(OSError):
-        create_private_folder(memory.parent)
+        create_missing_folders_privately(memory.parent)
         memory.touch()
 
 
@@ -230,7 +231,9 @@ def sound_stamps_path(root: PurePath) -> Path:
     """
     backend = find_backend(root)
     status = backend.status(root / MARKER_NAME)
-    identity = hashlib.sha256(repr((backend.identity(root), status and status.version)).encode()).hexdigest()
+    identity = hashlib.sha256(
+        repr((backend.encode_absolute_location(root), status and status.version)).encode()
+    ).hexdigest()
     return cache_root() / "checked" / f"{identity[:16]}.json"
 
 
@@ -336,7 +339,7 @@ _memories: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] =
 
 def _write_sound_stamps(memory: Path, stamps: dict[str, list[str | int]]) -> None:
     with suppress(OSError):  # a cache that cannot be written costs time only
-        create_private_folder(memory.parent)
+        create_missing_folders_privately(memory.parent)
         with use_temporary_path(memory) as temporary:
             temporary.write_text(json.dumps(stamps))
             temporary.replace(memory)

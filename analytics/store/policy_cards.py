@@ -45,7 +45,7 @@ class PolicyFile(JsonRecord, frozen=True):
     bytes: Count
     sha256: Sha256
 
-    def stored_name(self, name: str) -> str:
+    def add_digest_to_name(self, name: str) -> str:
         """Return the stored name of the file that the card calls ``name``; the stored name includes a digest."""
         stem, dot, suffix = name.partition(".")
         return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
@@ -121,7 +121,7 @@ class PolicyCard(StoredRecord, frozen=True):
 
     def stored_name(self, name: str) -> str:
         """Return the name, in the policy's folder, of the file that the card calls ``name``."""
-        return self.files[name].stored_name(name)
+        return self.files[name].add_digest_to_name(name)
 
     @property
     def is_imported(self) -> bool:

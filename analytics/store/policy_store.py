@@ -39,7 +39,7 @@ from analytics.store.policy_cards import (
     policy_folder,
 )
 from analytics.store.records import encode_record, parse_record
-from quarto.errors import FailureError, NotFoundError, RequestError, describe_valid_names
+from quarto.errors import FailureError, NotFoundError, RequestError, suggest_valid_names
 from quarto.rules import Rules
 
 GENOME_FILE = "genome.json"
@@ -144,7 +144,7 @@ def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | 
     The stored name includes a digest of the content, so that files never change.
     """
     file = PolicyFile(rows, len(content), _compute_sha256(content))
-    archive.write_file(folder / file.stored_name(name), content)
+    archive.write_file(folder / file.add_digest_to_name(name), content)
     return file
 
 
@@ -168,7 +168,7 @@ def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
     if card is None:
         names = {card.name for card in load_cards(archive)}
         raise NotFoundError(
-            f"policy {id_or_name!r} is not in archive {archive.root}{describe_valid_names(id_or_name, names)}"
+            f"policy {id_or_name!r} is not in archive {archive.root}{suggest_valid_names(id_or_name, names)}"
         )
     return card
 
@@ -200,7 +200,7 @@ def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFra
     file = f"{name}.parquet"
     tables = [file_name.removesuffix(".parquet") for file_name in card.files if file_name.endswith(".parquet")]
     if name not in tables:
-        raise RequestError(f"policy '{card.name}' has no table {name!r}{describe_valid_names(name, tables)}")
+        raise RequestError(f"policy '{card.name}' has no table {name!r}{suggest_valid_names(name, tables)}")
     try:
         return _read_frame(archive, card, file)
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:

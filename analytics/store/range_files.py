@@ -24,9 +24,9 @@ from analytics.store.game_tables import (
     ROW_GROUP_ROWS,
     RangeGames,
     TableBytes,
-    concat_blocks,
+    concat_blocks_into_large_parts,
     encode_game_tables,
-    evaluations_to_frame,
+    evaluations_to_frame_if_complete,
 )
 from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, compute_checksum
@@ -43,9 +43,9 @@ from analytics.store.table_files import (
     VERIFY_REMEDY,
     build_checked_games,
     build_games_without_plies,
-    count_rows,
+    check_content_and_count_rows,
     damaged_file_error,
-    read_file_frames,
+    read_file_in_parts,
     read_table_file,
     select_units,
 )
@@ -79,9 +79,9 @@ def write_games(
     ``ValueError`` unless ``blocks`` hold exactly the games of ``span``, ``FailureError`` if a file cannot be written.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
-    parts, evaluations = concat_blocks(blocks), evaluations_to_frame(blocks)
+    parts, evaluations = concat_blocks_into_large_parts(blocks), evaluations_to_frame_if_complete(blocks)
     if evaluations is not None:
-        stored = _build_stored_range(parts, line, span)
+        stored = _check_units_and_build_range(parts, line, span)
         written = write_table(
             archive,
             run_id,
@@ -97,7 +97,12 @@ def write_games(
 def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
     """Write the games of a range of a run's units as ``write_games`` does, with the same result and errors."""
     return _write_tables(
-        archive, record.run_id, record.unit_line, record.pairings, span, [games.select_contiguous(slice(None))]
+        archive,
+        record.run_id,
+        record.unit_line,
+        record.pairings,
+        span,
+        [games.select_as_contiguous_arrays(slice(None))],
     )
 
 
@@ -113,7 +118,7 @@ def _write_tables(
 
     ``parts`` come in ascending order of game id.
     """
-    stored = _build_stored_range(parts, line, span)
+    stored = _check_units_and_build_range(parts, line, span)
     by_pairing = [(pairing, games) for part in parts for pairing, games in part.group_by_pairing()]
     tallies = tally_by_pairing(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
     games, plies = encode_game_tables(parts, sorted(tallies), labels)
@@ -127,7 +132,7 @@ def _write_tables(
     return held["games"]
 
 
-def _build_stored_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
+def _check_units_and_build_range(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
     """Build the stored range of the games in ``parts``, which come in ascending order of game id.
 
     Raises ``ValueError`` unless the parts hold exactly the games of the units in ``span``.
@@ -171,11 +176,18 @@ def read_rows(
     try:
         parts = [
             *_select_games(
-                game_ids, read_file_frames(archive.backend, archive.find_path(table, run_id, stored), schema, size)
+                game_ids,
+                read_file_in_parts(
+                    archive.backend, archive.find_path_of_containing_file(table, run_id, stored), schema, size
+                ),
             )
         ]
     except FileNotFoundError:
-        parts = [*_select_games(game_ids, [_read_effective_rows(ArchiveStore(archive.root), run_id, stored, table)])]
+        parts = [
+            *_select_games(
+                game_ids, [_read_rows_from_replacing_file(ArchiveStore(archive.root), run_id, stored, table)]
+            )
+        ]
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
     if stored.is_file:
         return rows
@@ -188,7 +200,7 @@ def _select_games(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFra
         yield part if game_ids is None else part.filter(pl.Series(np.isin(part["game_id"].to_numpy(), game_ids)))
 
 
-def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
+def _read_rows_from_replacing_file(archive: ArchiveStore, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
     """Read the rows of a range from the file that now holds the range.
 
     ``archive`` must not have cached any listing. Raises ``FailureError`` if there is no such file.
@@ -199,7 +211,9 @@ def _read_effective_rows(archive: ArchiveStore, run_id: str, stored: StoredRange
     if holder is None or holder.end < stored.end:
         raise missing
     try:
-        rows = read_table_file(archive.backend, archive.find_path(table, run_id, holder), TABLE_SCHEMAS[table])
+        rows = read_table_file(
+            archive.backend, archive.find_path_of_containing_file(table, run_id, holder), TABLE_SCHEMAS[table]
+        )
     except FileNotFoundError:
         raise missing from None
     return select_units(rows, archive.load_run(run_id).unit_line, stored.first, stored.end)
@@ -231,7 +245,7 @@ def write_slices(archive: ArchiveStore, run_id: str) -> int:
     record = archive.load_run(run_id)
     for stored in slices:
         write_range(archive, record, stored[:2], read_games(archive, run_id, stored))
-    archive.refresh()
+    archive.forget_cached_listings()
     return len(slices)
 
 
@@ -259,7 +273,7 @@ def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.m
             return {run_id: read_tallies(archive, [run_id], end)[run_id] for run_id in run_ranges}
         # Some files were replaced: all games are counted.
         run_ranges, paths, contents = dict.fromkeys(run_ranges, Ranges()), [], []
-    stored = iter(_load_tally_files([*zip(paths, contents, strict=True)]))
+    stored = iter(_get_or_parse_tally_files([*zip(paths, contents, strict=True)]))
     return {
         run_id: _sum_run_tallies(archive, run_id, ranges, [next(stored) for _ in ranges], end)
         for run_id, ranges in run_ranges.items()
@@ -272,7 +286,7 @@ def _sum_run_tallies(
     """Sum a run's tallies: the stored tallies of ``tally_ranges``, and counts of the games in all other ranges."""
     counted_now = [
         _count_range_tallies(archive, run_id, stored, end)
-        for stored in archive.list_effective_ranges(run_id).select_outside(tally_ranges)
+        for stored in archive.list_effective_ranges(run_id).select_beginning_outside(tally_ranges)
         if stored.first < end
     ]
     summed = sum_tallies_by_key(item for tallies in (*range_tallies, *counted_now) for item in tallies.items())
@@ -295,7 +309,7 @@ MAX_CACHED_FILES = 1 << 16
 _cached_tallies: dict[tuple[str, bytes], dict[int, Tally]] = {}
 
 
-def _load_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
+def _get_or_parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     """Return the tallies of each file, from the cache if possible and otherwise from the file's content."""
     keys = [(path.name, hashlib.sha256(content).digest()) for path, content in files]
     tallies_by_key = {key: tallies for key in keys if (tallies := _cached_tallies.get(key)) is not None}
@@ -313,7 +327,7 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
     if not files:
         return []
     try:
-        sizes = [count_rows(io.BytesIO(content), path.name) for path, content in files]
+        sizes = [check_content_and_count_rows(io.BytesIO(content), path.name) for path, content in files]
         frame = pl.read_parquet([content for _, content in files], hive_partitioning=False)
     except (ValueError, pl.exceptions.PolarsError) as error:
         if len(files) > 1:  # which of them is it?
@@ -391,7 +405,9 @@ class RunFingerprints:
         return games.select_units(line, first, end).fingerprint
 
 
-def list_contradictions(one: RunFingerprints, other: RunFingerprints) -> Iterator[tuple[Range, StoredRange]]:
+def list_contradictions_by_file_of_one(
+    one: RunFingerprints, other: RunFingerprints
+) -> Iterator[tuple[Range, StoredRange]]:
     """Yield each range of units with different games in ``one`` and ``other``, and the file of ``one`` that holds it.
 
     Raises ``FailureError`` if a file that has to be read is damaged.

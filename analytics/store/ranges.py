@@ -42,10 +42,10 @@ def first_game_id(pairing: int, pair: int) -> int:
     return (pairing << GAME_BITS) | (2 * pair)
 
 
-def game_ids(pairing: int, first_pair: int, pairs: int, swapped: bool) -> NDArray[np.int64]:
-    """Return the ids of the games of consecutive pairs; unless ``swapped``, each pair has only its first game."""
+def compute_game_ids(pairing: int, first_pair: int, pairs: int, both_games: bool) -> NDArray[np.int64]:
+    """Return the ids of the games of consecutive pairs; unless ``both_games``, each pair has only its first game."""
     first = first_game_id(pairing, first_pair)
-    return np.arange(first, first + 2 * pairs, 1 if swapped else 2)
+    return np.arange(first, first + 2 * pairs, 1 if both_games else 2)
 
 
 class UnitLine(NamedTuple):
@@ -71,9 +71,9 @@ class UnitLine(NamedTuple):
         pair = (game_id & ((1 << GAME_BITS) - 1)) >> 1
         return pair if self.pairings == 1 else pair * self.pairings + (game_id >> GAME_BITS)
 
-    def count_units(self, games: int) -> int:
-        """Count the units that a run has if each pairing plays ``games`` games."""
-        return games // self.games_a_pair * self.pairings
+    def count_units_of_all_pairings(self, games_per_pairing: int) -> int:
+        """Count the units that a run has if each pairing plays ``games_per_pairing`` games."""
+        return games_per_pairing // self.games_a_pair * self.pairings
 
     def count_games(self, ranges: Iterable[Range]) -> int:
         """Count the games in disjoint ranges of units."""
@@ -260,7 +260,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         held: NDArray[np.bool_] = (self.firsts[index] <= units) & (units < self.ends[index])
         return held
 
-    def select_outside(self, excluded: Ranges) -> list[StoredRange]:
+    def select_beginning_outside(self, excluded: Ranges) -> list[StoredRange]:
         """Select the ranges whose first unit is in none of the ranges ``excluded``."""
         return [
             stored
@@ -312,7 +312,7 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
     Files overlap like this if writers requested different numbers of games, because the last file of a run may end
     anywhere, or if archives were copied into one another.
     """
-    ordered = sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
+    ordered = sorted(_sort_largest_extent_first(files), key=lambda file: (file.first, -file.end, file.fingerprint))
     slices, reached, index = list[FileSlice](), 0, 0
     begun = list[tuple[int, int, int, StoredRange]]()  # a heap of files that began before; furthest end first
     while index < len(ordered) or begun:
@@ -341,7 +341,7 @@ def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
     These are the ranges that readers use if no file may be cut.
     """
     kept, reached = [], 0
-    for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
+    for file in sorted(_sort_largest_extent_first(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
         if file.first >= reached:
             kept.append(file)
             reached = file.end
@@ -388,7 +388,7 @@ def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[
     """
     # By unit: the sums of fingerprints of files that end there, each with the last of the files and the sum before it.
     reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {target.first: {0: None}}
-    for file in sorted(_sort_by_preference(files), key=lambda file: (file.first, -file.end)):
+    for file in sorted(_sort_largest_extent_first(files), key=lambda file: (file.first, -file.end)):
         for total in [*reached.get(file.first, ())][:MAX_SUMS]:
             reached.setdefault(file.end, {}).setdefault((total + file.fingerprint) % MODULUS, (file, total))
     step, kept = reached.get(target.end, {}).get(target.fingerprint), list[StoredRange]()
@@ -398,6 +398,6 @@ def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[
     yield from reversed(kept)
 
 
-def _sort_by_preference(files: Iterable[StoredRange]) -> list[StoredRange]:
+def _sort_largest_extent_first(files: Iterable[StoredRange]) -> list[StoredRange]:
     """Sort files by extent, greatest first, because a greater extent holds more, then by checksum, smallest first."""
     return sorted(sorted(files, key=lambda file: file.checksum), key=lambda file: file.extent, reverse=True)

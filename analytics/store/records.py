@@ -27,7 +27,7 @@ from analytics.store.files.backend import MAX_RECORD_BYTES, Backend, explain_err
 from analytics.store.files.local_files import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.texts import HIDDEN_CHARACTERS, SURROGATES, check_texts, to_line, to_typed_text
+from analytics.store.texts import HIDDEN_CHARACTERS, SURROGATES, check_texts, escape_and_cut_typed_text, to_line
 from quarto.errors import FailureError, RequestError
 from quarto.notation import RULES_NAME
 from quarto.rules import PIECES, Rules
@@ -170,7 +170,7 @@ def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str
         raise FailureError(f"{path} is damaged ({error}): {remedy}") from error
 
 
-def _select_fields(record: msgspec.Struct) -> dict[str, Any]:
+def _select_set_and_nondefault_fields(record: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of a record that are stored, which are all but unset fields.
 
     If the record's type omits defaults, empty fields with a default are left out too, so that records from before such
@@ -189,10 +189,10 @@ def encode_record(record: JsonRecord | Mapping[str, Any]) -> bytes:
 
     Checksums and ids depend on these bytes. Raises ``RecordError`` if ``load_record`` would refuse the record.
     """
-    values = json.loads(json.dumps(record, default=_select_fields))
+    values = json.loads(json.dumps(record, default=_select_set_and_nondefault_fields))
     if isinstance(record, StoredRecord):
         for holder in (values, values.get("learned", {})):
-            holder |= {key: to_typed_text(holder[key]) for key in _MULTILINE_KEYS if holder.get(key)}
+            holder |= {key: escape_and_cut_typed_text(holder[key]) for key in _MULTILINE_KEYS if holder.get(key)}
         values = add_checksum(values)
     content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()
     if isinstance(record, JsonRecord):
@@ -349,7 +349,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
             return self.annotated
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
 
-    def with_derived_units(self, units: Mapping[str, int]) -> RunRecord:
+    def with_raised_derived_units(self, units: Mapping[str, int]) -> RunRecord:
         """Return the record with the unit counts of some derived tables raised to ``units`` where these are greater.
 
         The units of ``decisions`` are in the field ``annotated`` instead.
@@ -364,7 +364,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return bool(self.spec.get("seats", "swapped") == "swapped")
 
     @property
-    def has_independent_pairs(self) -> bool:
+    def has_paired_openings(self) -> bool:
         """Whether pairs are independent but games are not, because both games of a pair have the same imposed plies."""
         return self.swapped and bool(self.spec["opening_plies"] > 0)
 
@@ -388,7 +388,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return tuple(agent["label"] for agent in self.spec["agents"])
 
     @cached_property
-    def agents(self) -> tuple[str, ...]:
+    def distinct_labels_in_table_order(self) -> tuple[str, ...]:
         """The labels of the agents without duplicates, in the order in which tables list the agents.
 
         The first agent of the first pairing comes first. The order of the spec says nothing about seats or scores: a
@@ -405,7 +405,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     @property
     def end_unit(self) -> int:
         """The number of requested units; for imported games, which nobody requests, the number of stored units."""
-        return self.units if "imported" in self.spec else self.unit_line.count_units(self.games)
+        return self.units if "imported" in self.spec else self.unit_line.count_units_of_all_pairings(self.games)
 
     @property
     def pairs(self) -> int:
@@ -436,10 +436,10 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
         if fingerprint and fingerprint != recorded.get("fingerprint")
     ]
     extended = {**recorded, "extended_by": fingerprints} if fingerprints else recorded
-    return add_same_games(extended, added.get("same_games", {}))
+    return add_code_with_same_games(extended, added.get("same_games", {}))
 
 
-def add_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
+def add_code_with_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the description of a run's code with added entries of ``same_games``, which ``merge_code`` explains."""
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)

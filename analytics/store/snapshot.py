@@ -32,7 +32,7 @@ class Snapshot(ArchiveStore):
         super().__init__(root)
         self.backend = find_listing_backend(root)
         # Read referring records before what they refer to: a record never says more than the files that are there.
-        self._jobs = _catch_failure(self._load_complete_sweeps)
+        self._jobs = _catch_failure(self._load_sweep_jobs_unless_any_lost)
         self._cards = _catch_failure(lambda: policy_cards.load_cards(self))
         self._verdicts = _catch_failure(
             lambda: [sprt_verdicts.load_verdict(self, path) for path in sprt_verdicts.list_verdict_files(self)]
@@ -40,7 +40,7 @@ class Snapshot(ArchiveStore):
         self._records = {run_id: self._load_run_or_error(run_id) for run_id in super().list_recorded_run_ids()}
         self._listed_files: dict[tuple[str, str], list[StoredRange]] = {
             (GAMES_FOLDER, run_id): files
-            for run_id in super().list_run_ids()
+            for run_id in super().list_ids_of_runs_with_games()
             if (files := super(Snapshot, self).list_files(GAMES_FOLDER, run_id)) or run_id in self._records
         }
         self._ranges: dict[tuple[str, str, frozenset[str]], Ranges] = {}
@@ -49,7 +49,7 @@ class Snapshot(ArchiveStore):
         }
         self._records |= {run_id: record or self.lost_record_error(run_id) for run_id, record in new.items()}
 
-    def drop_damaged_runs(self) -> list[str]:
+    def drop_damaged_runs_and_list_messages(self) -> list[str]:
         """Remove the runs with damaged or lost records from this view, and return an error message for each run."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
@@ -57,14 +57,14 @@ class Snapshot(ArchiveStore):
         self._ranges = {}
         return [str(error) for error in damaged.values()]
 
-    def _load_complete_sweeps(self) -> list[SweepJob]:
+    def _load_sweep_jobs_unless_any_lost(self) -> list[SweepJob]:
         """Load the jobs of all sweeps. Raises ``FailureError`` if a job is damaged, or lost from a finished sweep."""
         jobs = super().load_sweep_jobs()
-        for path in filter(self._is_absent, self.list_lost_job_files(jobs)):
+        for path in filter(self._is_absent_now, self.list_lost_job_files(jobs)):
             raise FailureError(f"{path} is missing: restore it from a copy, or sweep again")
         return jobs
 
-    def _is_absent(self, path: PurePath) -> bool:
+    def _is_absent_now(self, path: PurePath) -> bool:
         """Return whether a file is absent right now.
 
         A file that the snapshot did not list may have been written since.
@@ -86,7 +86,7 @@ class Snapshot(ArchiveStore):
         """
         return _get_or_raise(self._records.get(run_id))
 
-    def list_run_ids(self) -> list[str]:
+    def list_ids_of_runs_with_games(self) -> list[str]:
         """List the ids of the runs that had a folder of games, sorted."""
         return sorted(run_id for table, run_id in self._listed_files if table == GAMES_FOLDER)
 
@@ -121,7 +121,7 @@ class Snapshot(ArchiveStore):
         """Load the cards of all policies, oldest first. Raises ``FailureError`` if a card is damaged."""
         return _get_or_raise(self._cards)
 
-    def load_verdicts(self) -> list[SprtVerdict]:
+    def load_verdicts_unless_any_missing(self) -> list[SprtVerdict]:
         """Load all verdicts, sorted by run and id.
 
         Raises ``FailureError`` if a verdict is damaged, or if a run's record names a verdict that is missing.
@@ -132,7 +132,7 @@ class Snapshot(ArchiveStore):
         for record in sound:
             for verdict_id in record.verdicts:
                 path = sprt_verdicts.verdict_path(self, record.run_id, verdict_id)
-                if (record.run_id, verdict_id) not in there and self._is_absent(path):
+                if (record.run_id, verdict_id) not in there and self._is_absent_now(path):
                     raise FailureError(f"{path} is {MISSING_VERDICT}")
         return verdicts
 

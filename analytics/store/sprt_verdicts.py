@@ -95,7 +95,7 @@ def verdict_path(archive: ArchiveStore, run_id: str, verdict_id: str) -> PurePat
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
 
-def write_verdict(archive: ArchiveStore, verdict: SprtVerdict) -> None:
+def write_verdict_and_list_in_run(archive: ArchiveStore, verdict: SprtVerdict) -> None:
     """Store a verdict in one step, unless the same verdict is already stored, and list it in the run's record.
 
     Raises ``FailureError`` if the verdict cannot be written.
@@ -107,7 +107,7 @@ def write_verdict(archive: ArchiveStore, verdict: SprtVerdict) -> None:
         same = (there.accepted, there.counts) == (verdict.accepted, verdict.counts)
     if not same:
         archive.write_record(path, verdict)
-    archive.update_run(
+    archive.update_run_and_unit_count(
         verdict.run_id,
         lambda record: (
             record and structs.replace(record, verdicts=tuple(sorted({*record.verdicts, verdict.verdict_id})))

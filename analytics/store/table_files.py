@@ -31,34 +31,36 @@ VERIFY_REMEDY = "see 'qarena archive verify'"
 
 
 def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
-    """Read the table in a file that is named after its content. Raises the errors of ``read_file_frames``."""
-    parts = [*read_file_frames(backend, path, schema)]
+    """Read the table in a file that is named after its content. Raises the errors of ``read_file_in_parts``."""
+    parts = [*read_file_in_parts(backend, path, schema)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
 
-def read_file_frames(
-    backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
+def read_file_in_parts(
+    backend: Backend, path: PurePath, schema: pl.Schema, rows_per_part: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table in a file that is named after its content, in parts of ``rows`` rows, or as one part.
+    """Yield the table in a file that is named after its content, in parts of ``rows_per_part`` rows, or as one part.
 
     Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` if it is damaged.
     """
     try:
-        yield from decode_file_frames(backend, path, schema, rows)
+        yield from read_parts_or_raise_value_error(backend, path, schema, rows_per_part)
     except ValueError as error:
         raise damaged_file_error(path, error) from error
 
 
-def decode_file_frames(
-    backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
+def read_parts_or_raise_value_error(
+    backend: Backend, path: PurePath, schema: pl.Schema, rows_per_part: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield a table as ``read_file_frames`` does, but raise ``ValueError`` with the fault if the file is damaged.
+    """Yield a table as ``read_file_in_parts`` does, but raise ``ValueError`` with the fault if the file is damaged.
 
     Raises ``FileNotFoundError`` if there is no such file.
     """
     try:
         with backend.open(path) as file:
-            yield from _decode_frames(file, schema, count_rows(file, path.name), rows)
+            yield from _decode_checked_file_in_parts(
+                file, schema, check_content_and_count_rows(file, path.name), rows_per_part
+            )
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -70,7 +72,7 @@ def damaged_file_error(path: PurePath, reason: object) -> FailureError:
     return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 
-def count_rows(file: io.BufferedIOBase, name: str) -> int:
+def check_content_and_count_rows(file: io.BufferedIOBase, name: str) -> int:
     """Return the number of rows in a table's file, without reading its columns.
 
     Raises ``ValueError`` if the content of the file does not match its ``name``.
@@ -86,8 +88,8 @@ def count_rows(file: io.BufferedIOBase, name: str) -> int:
     return rows
 
 
-def _decode_frames(
-    file: io.BufferedIOBase, schema: pl.Schema, row_count: int, rows: int | None
+def _decode_checked_file_in_parts(
+    file: io.BufferedIOBase, schema: pl.Schema, total_rows: int, rows_per_part: int | None
 ) -> Iterator[pl.DataFrame]:
     file.seek(0)
     scanned = _call_polars(lambda: pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False))
@@ -95,9 +97,9 @@ def _decode_frames(
     if stored_schema != schema:
         raise ValueError(f"has columns {dict(stored_schema)}, not {', '.join(schema)} of the right types")
     for first in range(
-        0, row_count, rows or max(1, row_count)
+        0, total_rows, rows_per_part or max(1, total_rows)
     ):  # no name is given to a part: its reader alone keeps it
-        yield _check_no_nulls(_call_polars(scanned.slice(first, rows or row_count).collect))
+        yield _check_no_nulls(_call_polars(scanned.slice(first, rows_per_part or total_rows).collect))
 
 
 def _check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
@@ -147,9 +149,9 @@ def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: P
 def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
     """Build games from rows of ``games`` and ``plies``, whose numbers of plies must agree."""
     ends = build_games_without_plies(game_rows)
-    games = Games.zeros(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
+    games = Games.allocate(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
-        fill_ply_matrix(np.array(ply_rows[column]), games.plies, matrix)
+        fill_matrix_from_ply_major_column(np.array(ply_rows[column]), games.plies, matrix)
     return RangeGames(np.array(game_rows["game_id"]), np.array(game_rows["opening"]), games)
 
 
@@ -160,7 +162,9 @@ def build_games_without_plies(frame: pl.DataFrame) -> Games:
 
 
 @kernel()
-def fill_ply_matrix(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]) -> None:
+def fill_matrix_from_ply_major_column(
+    column: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]
+) -> None:
     """Write a column of the table ``plies`` [R], in the order (ply, game), into ``matrix`` [16, G].
 
     Game g has ``plies[g]`` rows. Entries beyond the last ply of a game stay unchanged.
@@ -169,5 +173,5 @@ def fill_ply_matrix(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDA
     for ply in range(PIECES):
         for game in range(plies.shape[0]):
             if ply < plies[game]:
-                matrix[ply, game] = rows[row]
+                matrix[ply, game] = column[row]
                 row += 1

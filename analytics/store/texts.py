@@ -51,7 +51,7 @@ def to_line(text: str, max_characters: int = MESSAGE_CHARACTERS) -> str:
     return line if len(line) <= max_characters and len(text) <= 8 * max_characters else f"{line[:max_characters]}…"
 
 
-def to_typed_text(text: str) -> str:
+def escape_and_cut_typed_text(text: str) -> str:
     """Return a typed text, or an error's message, as records hold it: hidden characters escaped, length limited."""
     visible = escape_hidden(text, TABS_AND_LINE_ENDS)
     return visible if len(visible) <= MAX_TYPED else f"{visible[: MAX_TYPED - 1]}…"

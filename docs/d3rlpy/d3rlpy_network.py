@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agents.learning.policy import Policy
-from agents.network import PLANES, build_inputs, to_policy
+from agents.network import PLANES, build_network_inputs, to_policy
 from analytics.exchange.episodes import EpisodeOptions, build_episodes
 from analytics.policies.kinds.dataset import Dataset
 from analytics.store.game_tables import select_games
@@ -80,7 +80,7 @@ class D3rlpyNetwork:
             decided[episodes.final] = False
             ends = np.zeros((2, len(episodes.actions)), np.float32)
             ends[0, episodes.last], ends[1, episodes.last] = episodes.terminated, ~episodes.terminated
-            seen = build_inputs(episodes.observations[decided], episodes.masks[decided])
+            seen = build_network_inputs(episodes.observations[decided], episodes.masks[decided])
             fields.append((seen.astype(np.float32), episodes.actions, episodes.rewards, *ends))
         columns = (np.concatenate(each) for each in zip(*fields, strict=True))
         return d3rlpy.dataset.MDPDataset(*columns, action_space=d3rlpy.ActionSpace.DISCRETE, action_size=TURN_CODES)

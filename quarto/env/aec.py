@@ -12,7 +12,14 @@ from pettingzoo.utils import wrappers
 
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.notation import format_game
-from quarto.observations import ACTIONS, SHAPE, StepwiseGame, encode_pieces, resolve_rules, unpack_mask
+from quarto.observations import (
+    ACTIONS,
+    SHAPE,
+    StepwiseGame,
+    encode_pieces_as_attribute_rows,
+    resolve_rules,
+    unpack_mask,
+)
 from quarto.rules import NONE, Rules
 
 SEATS = ("seat_0", "seat_1")
@@ -76,7 +83,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begin a new game. The seed and the options have no effect, because nothing here is random."""
         self._start()
-        self._renderer.show_position(self.game.position)
+        self._renderer.show_position_if_windowed(self.game.position)
 
     def _start(self) -> None:
         self.game = StepwiseGame(self.rules)
@@ -90,7 +97,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
     def observe(self, agent: str) -> dict[str, NDArray[np.int8]]:
         legal = self.game.legal_action_mask if agent == self.agent_selection else 0
-        return {"observation": encode_pieces(self.game.pieces), "action_mask": unpack_mask(legal)}
+        return {"observation": encode_pieces_as_attribute_rows(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
         """Carry out the action of the selected seat. After the end of the game, ``None`` removes this seat.
@@ -107,7 +114,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         if self.game.over:
             self._end()
         self.agent_selection = SEATS[self.game.seat]
-        self._renderer.show_position(self.game.position)
+        self._renderer.show_position_if_windowed(self.game.position)
 
     def _end(self) -> None:
         self.terminations = dict.fromkeys(SEATS, True)
@@ -122,7 +129,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
         In the mode ``human`` the window shows the board already, and None is returned.
         """
-        return self._renderer.render(self.game.position)
+        return self._renderer.render_unless_windowed(self.game.position)
 
     def close(self) -> None:
         self._renderer.close()

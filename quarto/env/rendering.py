@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.errors import RequestError, describe_valid_names, require_extra
+from quarto.errors import RequestError, require_extra, suggest_valid_names
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.position import PackedPosition, board
 from quarto.rules import NONE, PIECES, SIDE
@@ -27,7 +27,7 @@ COLOURED_PIECE_COLOUR, UNCOLOURED_PIECE_COLOUR = (230, 159, 0), (0, 114, 178)
 HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
 
 
-def render_text(position: PackedPosition) -> str:
+def render_position_and_left_as_text(position: PackedPosition) -> str:
     """Render the board with its coordinates, the piece in hand and the pieces left as lines of text.
 
     Each piece is written as its hex digit.
@@ -53,19 +53,19 @@ def _render_piece(piece: int) -> ImageArray:
         inside &= distance > HOLE_REACH
     picture = np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8)
     picture[inside] = COLOURED_PIECE_COLOUR if piece & 4 else UNCOLOURED_PIECE_COLOUR
-    return _draw_edge(picture)
+    return _draw_edge_in_place(picture)
 
 
-def _draw_edge(picture: ImageArray) -> ImageArray:
+def _draw_edge_in_place(picture: ImageArray) -> ImageArray:
     for edge in (0, -1):
         picture[edge] = picture[:, edge] = EDGE_COLOUR
     return picture
 
 
-def render_image(position: PackedPosition) -> ImageArray:
+def render_position_and_left_as_image(position: PackedPosition) -> ImageArray:
     """Render the board, the pieces left on its right and the piece in hand below it: [336, 528, 3] uint8."""
     image = np.full((HEIGHT, WIDTH, 3), PAPER_COLOUR, np.uint8)
-    empty = _draw_edge(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
+    empty = _draw_edge_in_place(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
 
     def draw_square(piece: int, top: int, left: int) -> None:
         image[top : top + SQUARE_SIDE, left : left + SQUARE_SIDE] = empty if piece == NONE else _render_piece(piece)
@@ -88,7 +88,7 @@ class Renderer:
 
     def __init__(self, mode: str | None) -> None:
         if mode is not None and mode not in RENDER_MODES:
-            raise RequestError(f"render_mode {mode!r} does not exist{describe_valid_names(mode, RENDER_MODES)}")
+            raise RequestError(f"render_mode {mode!r} does not exist{suggest_valid_names(mode, RENDER_MODES)}")
         self.mode = mode
         self._window: Any = None
         self._clock: Any = None
@@ -97,19 +97,19 @@ class Renderer:
         """Return the state without the window, because a copy opens its own window."""
         return {"mode": self.mode, "_window": None, "_clock": None}
 
-    def show_position(self, position: PackedPosition) -> None:
+    def show_position_if_windowed(self, position: PackedPosition) -> None:
         """Show a new position in the window if the mode is ``human``; do nothing in other modes."""
         if self.mode == "human":
-            self._show_image(render_image(position))
+            self._show_image(render_position_and_left_as_image(position))
 
-    def render(self, position: PackedPosition) -> str | ImageArray | None:
+    def render_unless_windowed(self, position: PackedPosition) -> str | ImageArray | None:
         """Return the position as text (``ansi``) or as an image (``rgb_array``).
 
         Returns None if there is no mode, and in the mode ``human``, whose window shows the position already.
         """
         if self.mode == "ansi":
-            return render_text(position)
-        return render_image(position) if self.mode == "rgb_array" else None
+            return render_position_and_left_as_text(position)
+        return render_position_and_left_as_image(position) if self.mode == "rgb_array" else None
 
     def _show_image(self, image: ImageArray) -> None:
         with require_extra("rl", "render_mode 'human'"):

@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.jit import inline_function, int64, kernel, to_kernel_called_by_address, uint64
 from quarto.position import ALL_CELLS, place_piece
 from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_win_at_once
 from quarto.solver.table import BUCKET_WORDS, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, find_bucket, proof_key
@@ -28,10 +28,11 @@ WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int
 
 
 @inline_function
-def recall_win_within(key: int, placements: int, search: Any) -> int:
+def recall_outcome_within(key: int, placements: int, search: Any) -> int:
     """Return 1 if the number ``placements`` is known to be enough, 0 if it is known to be too small, else -1.
 
-    An odd and an even number ask different questions: see ``_can_force_win`` and ``_wins_or_loses_within``.
+    An odd and an even number ask different questions: see ``_giver_wins_or_loses_within`` and
+    ``_mover_wins_or_loses_within``.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     for i in range(BUCKET_WORDS):
@@ -46,7 +47,7 @@ def recall_win_within(key: int, placements: int, search: Any) -> int:
 
 
 @inline_function
-def remember_win_within(key: int, placements: int, answer: int, search: Any) -> None:
+def remember_outcome_within(key: int, placements: int, answer: int, search: Any) -> None:
     """Store whether the number ``placements`` is enough: ``answer`` is 1 if it is and 0 if it is too small.
 
     For each board the smallest number that is enough and the largest that is too small are kept. If all slots of the
@@ -68,7 +69,9 @@ def remember_win_within(key: int, placements: int, answer: int, search: Any) -> 
 
 
 @kernel(WITHIN_SIGNATURE)
-def _can_force_win(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+def _giver_wins_or_loses_within(
+    lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any
+) -> int:
     """Return 1 if the next giver can force a win within an even number of ``placements``, else 0.
 
     For an odd number, return 1 if the giver is lost within this number of placements, else 0. The answer has no meaning
@@ -82,7 +85,7 @@ def _can_force_win(lanes: int, occupied: int, available: int, placements: int, r
         return 0
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
-    stored_answer = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    stored_answer = recall_outcome_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
     if stored_answer >= 0:
         return stored_answer
     if pieces <= VALUED_PIECES:
@@ -98,19 +101,21 @@ def _can_force_win(lanes: int, occupied: int, available: int, placements: int, r
             cell = lowest_bit(empty)
             empty &= empty - 1
             board, filled = place_piece(lanes, gift, cell), occupied | int64(1) << cell
-            decided = _can_force_win(board, filled, rest, placements - 1, rules, search) == losing
+            decided = _giver_wins_or_loses_within(board, filled, rest, placements - 1, rules, search) == losing
         if not decided:
             answer = 1 - losing
     if pieces <= TABLE_PIECES and search.stopped == 0:
-        remember_win_within(key, placements, answer, search)
+        remember_outcome_within(key, placements, answer, search)
     return answer
 
 
-can_force_win = to_external_kernel(_can_force_win)
+giver_wins_or_loses_within = to_kernel_called_by_address(_giver_wins_or_loses_within)
 
 
 @kernel(WITHIN_SIGNATURE)
-def _wins_or_loses_within(lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any) -> int:
+def _mover_wins_or_loses_within(
+    lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any
+) -> int:
     """Return 1 if the mover, who chooses the piece, can force a win within an odd number of ``placements``, else 0.
 
     For an even number, return 1 if the mover is lost within this number of placements, else 0. The answer has no
@@ -125,7 +130,7 @@ def _wins_or_loses_within(lanes: int, occupied: int, available: int, placements:
         return 0
     pieces = int64(popcount(occupied))
     key = proof_key(lanes, occupied, search) << uint64(KEY_SHIFT) if pieces <= TABLE_PIECES else uint64(0)
-    stored_answer = recall_win_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
+    stored_answer = recall_outcome_within(key, placements, search) if pieces <= TABLE_PIECES else int64(-1)
     if stored_answer >= 0:
         return stored_answer
     if pieces <= VALUED_PIECES:
@@ -141,11 +146,11 @@ def _wins_or_loses_within(lanes: int, occupied: int, available: int, placements:
             cell = lowest_bit(empty)
             empty &= empty - 1
             board, filled = place_piece(lanes, piece, cell), occupied | int64(1) << cell
-            if _wins_or_loses_within(board, filled, rest, placements - 1, rules, search) == winning:
+            if _mover_wins_or_loses_within(board, filled, rest, placements - 1, rules, search) == winning:
                 answer = winning
     if pieces <= TABLE_PIECES and search.stopped == 0:
-        remember_win_within(key, placements, answer, search)
+        remember_outcome_within(key, placements, answer, search)
     return answer
 
 
-is_decided_within = to_external_kernel(_wins_or_loses_within)
+mover_wins_or_loses_within = to_kernel_called_by_address(_mover_wins_or_loses_within)

@@ -37,13 +37,13 @@ EightWords = tuple[int, int, int, int, int, int, int, int]
 
 
 @inline_function
-def _broadcast_piece_byte(piece: int) -> int:
+def _repeat_piece_values_byte(piece: int) -> int:
     """Return a word each of whose eight bytes has the attribute values of ``piece``."""
     return uint64(piece | ((~piece & 15) << 4)) * BYTES
 
 
 @inline_function
-def _place_on_low_cell(word: int, cell: int, byte: int) -> int:
+def _place_on_low_cell_without_packing(word: int, cell: int, byte: int) -> int:
     """Return the bytes of the sets without ``cell``, which is 0, 1 or 2, after a piece is placed on this cell.
 
     ``byte`` has the attribute values of the piece in each of its bytes. In the returned word the bytes keep their
@@ -70,10 +70,10 @@ def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
         return a | (b & byte), e | (f & byte), c | (d & byte), g | (h & byte)
     shift = uint64(8) << uint64(cell)
     return (
-        _place_on_low_cell(a, cell, byte) | _place_on_low_cell(e, cell, byte) << shift,
-        _place_on_low_cell(b, cell, byte) | _place_on_low_cell(f, cell, byte) << shift,
-        _place_on_low_cell(c, cell, byte) | _place_on_low_cell(g, cell, byte) << shift,
-        _place_on_low_cell(d, cell, byte) | _place_on_low_cell(h, cell, byte) << shift,
+        _place_on_low_cell_without_packing(a, cell, byte) | _place_on_low_cell_without_packing(e, cell, byte) << shift,
+        _place_on_low_cell_without_packing(b, cell, byte) | _place_on_low_cell_without_packing(f, cell, byte) << shift,
+        _place_on_low_cell_without_packing(c, cell, byte) | _place_on_low_cell_without_packing(g, cell, byte) << shift,
+        _place_on_low_cell_without_packing(d, cell, byte) | _place_on_low_cell_without_packing(h, cell, byte) << shift,
     )
 
 
@@ -86,8 +86,13 @@ def _place_on_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
     if cell == 3:
         return none | (three & byte), four | (both & byte)
     shift = uint64(8) << uint64(cell)
-    low = _place_on_low_cell(none, cell, byte) | _place_on_low_cell(four, cell, byte) << shift
-    return low, _place_on_low_cell(three, cell, byte) | _place_on_low_cell(both, cell, byte) << shift
+    low = (
+        _place_on_low_cell_without_packing(none, cell, byte)
+        | _place_on_low_cell_without_packing(four, cell, byte) << shift
+    )
+    return low, _place_on_low_cell_without_packing(three, cell, byte) | _place_on_low_cell_without_packing(
+        both, cell, byte
+    ) << shift
 
 
 @inline_function
@@ -96,7 +101,9 @@ def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
     none, three = sets
     if cell == 3:
         return none | (three & byte)
-    return _place_on_low_cell(none, cell, byte) | _place_on_low_cell(three, cell, byte) << (uint64(8) << uint64(cell))
+    return _place_on_low_cell_without_packing(none, cell, byte) | _place_on_low_cell_without_packing(
+        three, cell, byte
+    ) << (uint64(8) << uint64(cell))
 
 
 @inline_function
@@ -104,7 +111,7 @@ def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
     """Return the four bytes of the two other cells after a piece with values ``byte`` is placed on one of three."""
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
-    half_filled = _place_on_low_cell(word, cell, byte)
+    half_filled = _place_on_low_cell_without_packing(word, cell, byte)
     return (half_filled | (half_filled >> uint64(32)) << (uint64(8) << uint64(cell))) & uint64(0xFFFF_FFFF)
 
 
@@ -149,8 +156,8 @@ def _can_win_giving_two(word: int, available: int) -> int:
     while safe:
         gift = lowest_bit(safe)
         safe &= safe - 1
-        pair = (word >> uint64(24)) & _broadcast_piece_byte(gift)
-        last = _broadcast_piece_byte(lowest_bit(available & ~(int64(1) << gift))) & uint64(255)
+        pair = (word >> uint64(24)) & _repeat_piece_values_byte(gift)
+        last = _repeat_piece_values_byte(lowest_bit(available & ~(int64(1) << gift))) & uint64(255)
         if (pair | word >> uint64(8)) & last != uint64(0) and (pair | word >> uint64(16)) & last != uint64(0):
             return 1
     return 0
@@ -162,7 +169,7 @@ def _can_achieve_placing_three(word: int, available: int, hand: int, question: i
 
     The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw.
     """
-    byte = _broadcast_piece_byte(hand)
+    byte = _repeat_piece_values_byte(hand)
     for cell in range(3):
         next_word = _place_on_one_of_three(word, cell, byte)
         if question == DRAW:  # any safe gift will do: its giver has no other placement to fear
@@ -185,7 +192,7 @@ def _can_achieve_giving_three(word: int, available: int, safe: int, question: in
 
 @inline_function
 def _can_achieve_placing_four(sets: TwoWords, available: int, hand: int, question: int) -> int:
-    byte = _broadcast_piece_byte(hand)
+    byte = _repeat_piece_values_byte(hand)
     for cell in range(4):
         next_word = _place_on_one_of_four(sets, cell, byte)
         if _can_achieve_giving_three(next_word, available, _safe_pieces_of_three(next_word, available), question):
@@ -205,7 +212,7 @@ def _can_achieve_giving_four(none: int, three: int, available: int, safe: int, q
 
 @inline_function
 def _can_achieve_placing_five(sets: FourWords, available: int, hand: int, question: int) -> int:
-    byte = _broadcast_piece_byte(hand)
+    byte = _repeat_piece_values_byte(hand)
     for cell in range(5):
         next_sets = _place_on_one_of_five(sets, cell, byte)
         safe = _safe_pieces_of_four(next_sets, available)
@@ -230,7 +237,7 @@ def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, questi
 
     Cells that leave the fewest safe gifts are tried first.
     """
-    byte, counts = _broadcast_piece_byte(hand), int64(0)
+    byte, counts = _repeat_piece_values_byte(hand), int64(0)
     for cell in range(6):
         safe = _safe_pieces_of_five(_place_on_one_of_six(sets, cell, byte), available)
         counts |= int64(popcount(uint64(safe))) << (4 * cell)
@@ -320,7 +327,7 @@ def can_placer_achieve_in_endgame(
         return 0
     if cells == 1:
         return 1
-    pair = (sets[0] >> uint64(24)) & _broadcast_piece_byte(
+    pair = (sets[0] >> uint64(24)) & _repeat_piece_values_byte(
         hand
     )  # two cells: the last piece must not win on the other cell
     safe = _safe_pieces(pair | sets[0] >> uint64(8), available) | _safe_pieces(pair | sets[0] >> uint64(16), available)
@@ -328,7 +335,7 @@ def can_placer_achieve_in_endgame(
 
 
 @kernel(ENDGAME_SIGNATURE)
-def can_giver_achieve_in_endgame(
+def can_giver_achieve_with_six_cells(
     lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any
 ) -> int:
     """Return 1 if the giver of one of the ``safe`` pieces can achieve what ``question`` asks for, else 0.

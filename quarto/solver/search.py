@@ -21,16 +21,16 @@ import numpy as np
 from numba import types
 
 from quarto.bits import array_pointer, lowest_bit, popcount
-from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.jit import inline_function, int64, kernel, to_kernel_called_by_address, uint64
 from quarto.position import ALL_CELLS, place_piece
 from quarto.rules import CELLS
-from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_in_endgame, can_placer_achieve_in_endgame
+from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_with_six_cells, can_placer_achieve_in_endgame
 from quarto.solver.table import (
     CHILD_FIELDS,
     DRAW,
     RULES_TYPE,
     SEARCH_TYPE,
-    prefetch_bucket,
+    prefetch_table_or_base_bucket,
     proof_key,
     recall_answer,
     remember_answer,
@@ -121,7 +121,7 @@ def fill_unsolved_children(
             continue
         if pieces <= TABLE_PIECES:
             children[count, KEY] = proof_key(board, filled, search)
-            prefetch_bucket(children[count, KEY], pieces, search)
+            prefetch_table_or_base_bucket(children[count, KEY], pieces, search)
         children[count, LANES], children[count, SAFE] = board, uint64(safe)
         children[count, ORDER] = uint64(int64(popcount(safe)) << 8 | cell)
         count += 1
@@ -195,7 +195,7 @@ def _can_placer_win_or_draw(
         answer = max(stored_answer, 0)
         if pieces == ENDGAME_PIECES:
             search.nodes += 1
-            answer = can_giver_achieve_in_endgame(board, filled, available, int64(safe), question, rules)
+            answer = can_giver_achieve_with_six_cells(board, filled, available, int64(safe), question, rules)
         gifts = int64(safe) if stored_answer < 0 and pieces < ENDGAME_PIECES else int64(0)
         counts = uint64(0), uint64(0)
         if gifts and pieces <= TABLE_PIECES:
@@ -213,7 +213,7 @@ def _can_placer_win_or_draw(
     return answer
 
 
-can_placer_win_or_draw = to_external_kernel(_can_placer_win_or_draw)
+can_placer_win_or_draw = to_kernel_called_by_address(_can_placer_win_or_draw)
 
 
 @kernel(QUESTION_SIGNATURE)
@@ -236,7 +236,7 @@ def _can_giver_win_or_draw(
     return 0
 
 
-can_giver_win_or_draw = to_external_kernel(_can_giver_win_or_draw)
+can_giver_win_or_draw = to_kernel_called_by_address(_can_giver_win_or_draw)
 
 
 MOVER_TABLE_PIECES = 11  # boards with more have no key of one word
@@ -290,4 +290,4 @@ def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: 
     return answer
 
 
-can_mover_win_or_draw = to_external_kernel(_can_mover_win_or_draw)
+can_mover_win_or_draw = to_kernel_called_by_address(_can_mover_win_or_draw)

@@ -33,7 +33,7 @@ class SolvedTurn(NamedTuple):
         return f"{cell} {gift}".strip()
 
     def __repr__(self) -> str:
-        return f"<{self.text}: {_describe_value(self.value, self.distance)}>"
+        return f"<{self.text}: {_format_value_and_distance(self.value, self.distance)}>"
 
 
 class Solution(NamedTuple):
@@ -91,7 +91,7 @@ class Solution(NamedTuple):
         return pl.DataFrame(rows, columns, orient="row")
 
     def __repr__(self) -> str:
-        text = _describe_value(self.value, self.distance)
+        text = _format_value_and_distance(self.value, self.distance)
         if not self.turns:
             return f"<{text}>"
         best = self.best
@@ -100,7 +100,7 @@ class Solution(NamedTuple):
         return f"<{text}; {len(best)} of {len(self.turns)} turns {verb} best: {', '.join(names)}>"
 
     def __str__(self) -> str:
-        rows = self._build_grid() if self.turns else []
+        rows = self._build_grid_of_cells_by_gifts() if self.turns else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([repr(self)[1:-1], *lines, *self._list_legends()])
@@ -108,13 +108,13 @@ class Solution(NamedTuple):
     def _repr_html_(self) -> str:
         if not self.turns:
             return f"<p>{repr(self)[1:-1]}</p>"
-        heading, *rows = self._build_grid()
+        heading, *rows = self._build_grid_of_cells_by_gifts()
         best = {turn.text for turn in self.best}
         head = "".join(f"<th>{text}</th>" for text in heading)
         body = "".join(
             f"<tr><th>{cell}</th>"
             + "".join(
-                _render_html_mark(mark, f"{cell} {gift}".strip() in best)
+                _render_bold_if_best(mark, f"{cell} {gift}".strip() in best)
                 for gift, mark in zip(heading[1:], marks, strict=True)
             )
             + "</tr>"
@@ -123,12 +123,12 @@ class Solution(NamedTuple):
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return "".join([f"<p>{repr(self)[1:-1]}</p>", table, *(f"<p>{line}</p>" for line in self._list_legends())])
 
-    def _build_grid(self) -> list[list[str]]:
+    def _build_grid_of_cells_by_gifts(self) -> list[list[str]]:
         """Build a grid of marks with a row for each cell and a column for each gift.
 
         The first row is a heading. The rows of the cells follow, the best cell first.
         """
-        turns_by_cell = group_turns_by_cell(self.turns)
+        turns_by_cell = group_turns_by_cell_best_first(self.turns)
         gifts = sorted({turn.gift for turn in self.turns})  # NONE first: a placement that ends the game
         heading = ["", *("" if gift == NONE else format_piece(gift) for gift in gifts)]
         rows = [
@@ -160,7 +160,7 @@ def _value_sort_key(turn: SolvedTurn) -> tuple[int, int]:
     return -turn.value, sign * (turn.distance or 0)
 
 
-def group_turns_by_cell(turns: Iterable[SolvedTurn]) -> Mapping[int, Mapping[int, SolvedTurn]]:
+def group_turns_by_cell_best_first(turns: Iterable[SolvedTurn]) -> Mapping[int, Mapping[int, SolvedTurn]]:
     """Group turns by cell and then by gift, with the best cell first and the best gift of each cell first.
 
     Cells are sorted by their best value, then by the soonest win or the latest loss, then by the number of turns with
@@ -186,11 +186,11 @@ def format_mark(turn: SolvedTurn) -> str:
     return ("+" if turn.value > 0 else "-") + ("" if turn.distance is None else str(turn.distance))
 
 
-def _describe_value(value: int, distance: int | None) -> str:
+def _format_value_and_distance(value: int, distance: int | None) -> str:
     if distance is None:
         return f"value {value}"
     return f"value {value} in {distance} placement{'' if distance == 1 else 's'}"
 
 
-def _render_html_mark(mark: str, is_best: bool) -> str:
+def _render_bold_if_best(mark: str, is_best: bool) -> str:
     return f"<td><strong>{mark}</strong></td>" if is_best else f"<td>{mark}</td>"

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from quarto.batch import Batch
 from quarto.bits import lowest_bit, popcount
 from quarto.errors import RequestError
-from quarto.jit import inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.jit import inline_function, int64, kernel, to_kernel_called_by_address, uint64
 from quarto.notation import format_position
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES
 from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, board_piece_mask, place_piece
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, find_finished_lines
-from quarto.solver.distance import can_force_win, is_decided_within
+from quarto.solver.distance import giver_wins_or_loses_within, mover_wins_or_loses_within
 from quarto.solver.search import can_giver_win_or_draw, can_mover_win_or_draw, can_placer_win_or_draw
 from quarto.solver.solution import Solution, SolvedTurn
 from quarto.solver.table import (
@@ -64,7 +64,7 @@ def _solve_value(lanes: int, occupied: int, available: int, hand: int, rules: An
     return can_giver_win_or_draw(lanes, occupied, available, safe, DRAW, rules, search) - 1
 
 
-solve_value = to_external_kernel(_solve_value)
+solve_value = to_kernel_called_by_address(_solve_value)
 
 
 @kernel(types.int64(types.int64, *STATE_TYPES))
@@ -81,9 +81,9 @@ def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand:
         first = 2 - int64(value < 0) if not mover_chooses else 1 + int64(value < 0)
         for placements in range(first, placements_left + 1, 2):
             if mover_chooses:
-                yes = is_decided_within(lanes, occupied, available, placements, rules, search)
+                yes = mover_wins_or_loses_within(lanes, occupied, available, placements, rules, search)
             else:
-                yes = can_force_win(lanes, occupied, available, placements, rules, search)
+                yes = giver_wins_or_loses_within(lanes, occupied, available, placements, rules, search)
             if yes or search.stopped:
                 return placements
         return placements_left
@@ -95,7 +95,7 @@ def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand:
             cell = lowest_bit(empty)
             empty &= empty - 1
             board, filled = place_piece(lanes, hand, cell), occupied | int64(1) << cell
-            forced_by += can_force_win(board, filled, available, placements - 1, rules, search)
+            forced_by += giver_wins_or_loses_within(board, filled, available, placements - 1, rules, search)
             cells += 1
             if (value > 0 and forced_by) or (value < 0 and forced_by < cells):
                 break
@@ -104,7 +104,7 @@ def _solve_distance(value: int, lanes: int, occupied: int, available: int, hand:
     return placements_left
 
 
-solve_distance = to_external_kernel(_solve_distance)
+solve_distance = to_kernel_called_by_address(_solve_distance)
 
 
 @inline_function
@@ -226,9 +226,9 @@ class Solver:
             "stop": np.zeros(1, np.int64),
             **({"base": base.words} if base else {}),
         }
-        self._allocate_own_arrays()
+        self._allocate_children_and_search_record()
 
-    def _allocate_own_arrays(self) -> None:
+    def _allocate_children_and_search_record(self) -> None:
         """Allocate the arrays that a fork does not share, and build the record that kernels take."""
         self._arrays["children"] = np.zeros((CELLS + 1, CELLS, CHILD_FIELDS), np.uint64)
         self._search = build_search_record(self.rules, self._arrays)
@@ -245,7 +245,7 @@ class Solver:
         other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
         if own_stop:
             other._arrays["stop"] = np.zeros(1, np.int64)
-        other._allocate_own_arrays()
+        other._allocate_children_and_search_record()
         return other
 
     def map_memory(self) -> None:

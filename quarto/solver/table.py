@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.bits import array_pointer, prefetch
-from quarto.canonical import board_key, canonical_form
+from quarto.canonical import board_key, canonical_lanes_and_occupied
 from quarto.errors import FailureError
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rules import CELLS, RULE_TABLES, Rules
@@ -82,7 +82,7 @@ def _symmetry_tables(search: Any) -> Symmetries:
 def proof_key(lanes: int, occupied: int, search: Any) -> int:
     """Return the exact key (uint64) of a board before a gift. The lowest four bits of the key are 0."""
     tables = _symmetry_tables(search)
-    least, minimal = canonical_form(lanes, occupied, -1, tables)
+    least, minimal = canonical_lanes_and_occupied(lanes, occupied, -1, tables)
     return board_key(least, minimal, tables) << uint64(PROOF_BITS)
 
 
@@ -94,7 +94,7 @@ def find_bucket(key: int, table_address: int, shift: int) -> Any:
 
 
 @inline_function
-def prefetch_bucket(key: int, pieces: int, search: Any) -> None:
+def prefetch_table_or_base_bucket(key: int, pieces: int, search: Any) -> None:
     """Prefetch the bucket of a board with ``pieces`` pieces, because the board will soon be looked up.
 
     The bucket is in the base if that contains boards of this size, otherwise in the table.

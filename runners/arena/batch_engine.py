@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from agents.base.player import BatchPlayer, KernelPlayer
 from quarto.batch import FORFEIT_ILLEGAL, Block, Evaluations, Games, Lockstep, concat_game_columns
-from quarto.errors import is_ctrl_c
+from quarto.errors import is_ctrl_c_in_main_thread
 from quarto.jit import uint64
-from quarto.rng import Streams, turn_offset_word
+from quarto.rng import Streams, turn_seed_offset_in_python
 from quarto.rules import CELLS, Rules
 from runners.arena.executors.base import THREADS, StopDeadline, StopSignal
 from runners.hosting.guarded_agent import GuardedAgent, Misbehaviour
@@ -28,7 +28,7 @@ from runners.hosting.lockstep import (
     give_first_gifts_and_count,
     play_to_end,
     play_turns_and_count_running,
-    set_up_games,
+    set_up_and_count_games,
     write_outcomes,
 )
 
@@ -130,7 +130,7 @@ class BatchEngine:
         self._local = threading.local()
         self._counting = threading.Lock()
 
-    def play(
+    def play_in_any_order(
         self,
         pair_ranges: Iterable[PairRange],
         threads: int,
@@ -172,12 +172,12 @@ class BatchEngine:
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
-        self.check_forfeits(self.pairings[pair_range.pairing])
+        self.check_no_agent_forfeits_everything(self.pairings[pair_range.pairing])
         started, games, evaluations = time.perf_counter(), list[Games](), list[Evaluations]()
-        for sub_range in self._split_by_memory(pair_range):
+        for sub_range in self._split_by_player_memory(pair_range):
             size = (1 + self.swapped) * sub_range.pairs
             block_evaluations = Evaluations.blank(CELLS + 1, size) if self.collects_evaluations else None
-            if not self._play_pairs(sub_range, block_games := Games.zeros(size), block_evaluations, should_abort):
+            if not self._play_pairs(sub_range, block_games := Games.allocate(size), block_evaluations, should_abort):
                 return None
             games.append(block_games)
             evaluations += [] if block_evaluations is None else [block_evaluations]
@@ -224,14 +224,14 @@ class BatchEngine:
         self.guarded_agents[agent].replace_player(player)
         self._local = threading.local()
 
-    def check_forfeits(self, agents: Iterable[int] | None = None) -> None:
+    def check_no_agent_forfeits_everything(self, agents: Iterable[int] | None = None) -> None:
         """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless ``keep_going`` is set.
 
         ``agents`` are the indices of the agents to check; None checks all.
         """
         if not self.keep_going:
             for agent in self.guarded_agents if agents is None else map(self.guarded_agents.__getitem__, agents):
-                agent.check_forfeits()
+                agent.check_not_all_forfeited()
 
     def describe_misbehaviour(self) -> list[str]:
         """Return a line for each fault by which an agent has forfeited games so far."""
@@ -249,7 +249,7 @@ class BatchEngine:
         for agent, misbehaviour in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
             agent.add_misbehaviour(misbehaviour)
 
-    def _split_by_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
+    def _split_by_player_memory(self, pair_range: PairRange) -> Iterator[PairRange]:
         """Split a range into parts whose games take at most ``GAME_MEMORY_BYTES`` of the players' memory."""
         words = sum(self.guarded_agents[agent].game_words for agent in self.pairings[pair_range.pairing])
         max_pairs = max(1, GAME_MEMORY_BYTES // (8 * words)) if words else pair_range.pairs
@@ -275,7 +275,7 @@ class BatchEngine:
                 return False
         for game in range(1 + self.swapped):
             write_outcomes(games, game, 1 + self.swapped)
-        self._add_forfeit_counts(pair_range, games)
+        self._add_game_and_forfeit_counts(pair_range, games)
         self._record_illegal_turns(pair_range, games)
         return True
 
@@ -310,7 +310,7 @@ class BatchEngine:
         size = pair_range.pairs
         return BlockHalf(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, size)
 
-    def _add_forfeit_counts(self, pair_range: PairRange, games: Games) -> None:
+    def _add_game_and_forfeit_counts(self, pair_range: PairRange, games: Games) -> None:
         """Add the numbers of finished and of forfeited games to the counts of the pairing's two agents."""
         total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
         by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
@@ -327,7 +327,7 @@ class BatchEngine:
             if self.guarded_agents[loser].illegal_turn_unreported:
                 # A kernel has played the game: playing it again turn by turn shows which turn was illegal.
                 single_pair = PairRange(pair_range.pairing, pair_range.first_pair + pair, 1)
-                replayed_games = Games.zeros(1 + self.swapped)
+                replayed_games = Games.allocate(1 + self.swapped)
                 for _ in self._play_turns(
                     [
                         self._build_half(
@@ -347,7 +347,7 @@ class BatchEngine:
         if states is None:
             states = self._local.states = {}
         if game_in_pair not in states or len(states[game_in_pair].slot) != size:
-            states[game_in_pair] = Lockstep.empty(size)
+            states[game_in_pair] = Lockstep.allocate(size)
         return states[game_in_pair]
 
 
@@ -373,7 +373,7 @@ class BlockHalf:
 
     def set_up(self) -> None:
         """Set up the games, and make the players forget all earlier games."""
-        set_up_games(self.numbers, self.openings, self.state, self.games)
+        set_up_and_count_games(self.numbers, self.openings, self.state, self.games)
         for player in self.players:
             player.start(range(self.numbers.game_in_pair, len(self.games.plies), self.numbers.games_a_pair))
 
@@ -391,7 +391,7 @@ class BlockHalf:
         try:
             play_to_end(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # turns are then requested one by one, to find the game that it forfeits
-            if is_ctrl_c(error):
+            if is_ctrl_c_in_main_thread(error):
                 raise
             return False
         self.size = 0
@@ -401,7 +401,7 @@ class BlockHalf:
         """Ask a player for turn number ``turn_number`` in all games that are not over, and apply the turns."""
         state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
-            Streams(state.streams[:size] + turn_offset_word(turn_number)),
+            Streams(state.streams[:size] + turn_seed_offset_in_python(turn_number)),
             state.batch.select_range(0, size),
             state.slot,
         )

@@ -17,9 +17,9 @@ from quarto.sources import (
     KERNEL_PACKAGES,
     is_project_module,
     modules_fingerprint,
+    read_files_of_modules_and_parents,
     read_imported_modules,
-    read_module_files,
-    read_package_files,
+    read_package_files_by_module,
     source_fingerprint,
 )
 from runners.arena.identities import TARGET_KEY, to_module_name
@@ -70,7 +70,7 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
     code_fingerprint = playing_fingerprint if spec.learner is None else _fingerprint_playing_code(learning=True)
     digest = hashlib.sha256("\n".join([code_fingerprint, *sorted(agent_fingerprints.values())]).encode())
     file_checksums = {label: {file.given_name: file.sha256 for file in data} for label, data in files.items() if data}
-    contents = {**read_package_files("quarto"), **read_module_files(PLAYING_MODULES)}
+    contents = {**read_package_files_by_module("quarto"), **read_files_of_modules_and_parents(PLAYING_MODULES)}
     for imported in agent_modules.values():
         for module_contents in imported.values():
             contents |= module_contents
@@ -131,7 +131,7 @@ def project_version() -> str:
 def _fingerprint_playing_code(learning: bool) -> str:
     """Return the fingerprint of the modules that every game needs and, if ``learning``, of the modules that learn."""
     packages = KERNEL_PACKAGES if learning else ("quarto",)
-    modules = read_module_files((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
+    modules = read_files_of_modules_and_parents((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
     return source_fingerprint(packages) + modules_fingerprint(modules)
 
 

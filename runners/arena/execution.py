@@ -75,16 +75,16 @@ def execute_experiment(
     """
     request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
     with record_contribution(experiment, command) as contribution:
-        missing = [*experiment.missing_units(request.games), *experiment.units_missing_evaluations(request.games)]
+        missing = [*experiment.missing_units(request.games), *experiment.units_to_replay_for_evaluations(request.games)]
         written_ranges = (
             _play_missing_units(experiment, missing, stop, progress) if missing and not stop.is_set() else []
         )
         contribution.games = experiment.unit_line.count_games(written_ranges)
         _check_written_units(experiment, written_ranges)
         write_slices(archive, run_id)
-    experiment.engine.check_forfeits()
+    experiment.engine.check_no_agent_forfeits_everything()
     missing = experiment.missing_units(request.games)
-    missing_evaluations = experiment.units_missing_evaluations(request.games)
+    missing_evaluations = experiment.units_to_replay_for_evaluations(request.games)
     if not stop.is_set() and any(
         first < written_end and written_first < end
         for first, end in missing_evaluations
@@ -124,16 +124,16 @@ def _play_missing_units(
     work = local_player.play if request.executor.shares_memory else PlayTask.from_experiment(experiment)
     max_units, seconds = request.storage.max_units_per_file(line.games_a_pair), request.storage.shard_seconds
     workers = request.executor.count_workers(request.threads)
-    queue = ChunkQueue(missing_ranges, line.count_units(request.games), max_units, workers, seconds)
+    queue = ChunkQueue(missing_ranges, line.count_units_of_all_pairings(request.games), max_units, workers, seconds)
     reporter.start(line.count_games(missing_ranges))
 
-    def idle() -> None:
+    def write_due_games_and_report() -> None:
         local_player.write_if_due()
         reporter.report_total_games(local_player.games, experiment.engine.turns)
 
     try:
-        for result in request.executor.map(work, queue, request.threads, stop, idle):
-            queue.put_back_rest(result)
+        for result in request.executor.map(work, queue, request.threads, stop, write_due_games_and_report):
+            queue.put_back_rest_and_update_pace(result)
             if result.misbehaviour:
                 experiment.engine.add_misbehaviour(result.misbehaviour)
             written += result.written
@@ -232,7 +232,7 @@ class ChunkQueue:
             heapq.heappop(self._missing_ranges)
         return chunk
 
-    def put_back_rest(self, result: ChunkResult) -> None:
+    def put_back_rest_and_update_pace(self, result: ChunkResult) -> None:
         """Put the units of a chunk that were not played back into the queue, and update the estimated time per unit."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:

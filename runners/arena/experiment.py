@@ -13,12 +13,18 @@ import numpy as np
 from msgspec import structs
 
 from agents.base.agent import Agent, KernelAgent
-from analytics.questions.columns import format_game_name
+from analytics.questions.columns import format_short_game_name
 from analytics.store.archive import ArchiveStore, check_record_format
-from analytics.store.marker import check_can_be_archive, read_marker_content
+from analytics.store.marker import check_is_or_can_become_archive, read_marker_content
 from analytics.store.range_files import write_games
 from analytics.store.ranges import Range, UnitLine, split_into_files
-from analytics.store.records import RunRecord, add_same_games, format_current_time, merge_code, run_id_to_stream_key
+from analytics.store.records import (
+    RunRecord,
+    add_code_with_same_games,
+    format_current_time,
+    merge_code,
+    run_id_to_stream_key,
+)
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from runners.arena.batch_engine import BatchEngine
@@ -53,9 +59,11 @@ class Experiment:
 
     def missing_units(self, games_per_pairing: int) -> list[Range]:
         """Return the ranges of units that the archive lacks if each pairing is to have ``games_per_pairing`` games."""
-        return self.archive.list_effective_ranges(self.run_id).list_gaps(self.unit_line.count_units(games_per_pairing))
+        return self.archive.list_effective_ranges(self.run_id).list_gaps(
+            self.unit_line.count_units_of_all_pairings(games_per_pairing)
+        )
 
-    def units_missing_evaluations(self, games_per_pairing: int) -> list[Range]:
+    def units_to_replay_for_evaluations(self, games_per_pairing: int) -> list[Range]:
         """Return the ranges of units to play again because their games are stored without the requested evaluations.
 
         If games do not depend on their numbers alone, nothing is returned, because such games cannot be played again.
@@ -63,12 +71,16 @@ class Experiment:
         if not (self.request.storage.evaluations and self.request.spec.is_repeatable):
             return []
         from analytics.tables.derived.definitions import EVALUATIONS_TABLE
-        from analytics.tables.derived.range_table import group_partial_files, list_missing_ranges, list_missing_slices
+        from analytics.tables.derived.range_table import (
+            group_files_by_missing_range,
+            list_missing_ranges,
+            list_missing_slices,
+        )
 
-        end = self.unit_line.count_units(games_per_pairing)
+        end = self.unit_line.count_units_of_all_pairings(games_per_pairing)
         max_units = self.request.storage.max_units_per_file(self.unit_line.games_a_pair)
         missing_ranges = list_missing_ranges(self.archive, self.run_id, EVALUATIONS_TABLE, "".__eq__)
-        partial_files = group_partial_files(self.archive, self.run_id, EVALUATIONS_TABLE, missing_ranges)
+        partial_files = group_files_by_missing_range(self.archive, self.run_id, EVALUATIONS_TABLE, missing_ranges)
         slices = (
             unit_slice
             for missing_range, files in zip(missing_ranges, partial_files, strict=True)
@@ -92,10 +104,10 @@ def open_experiment(request: RunRequest) -> Experiment:
             run and its games come out differently.
 
     """
-    check_can_be_archive(request.storage.root)  # before kernels are loaded
+    check_is_or_can_become_archive(request.storage.root)  # before kernels are loaded
     agents = [agent.build() for agent in request.spec.agents]
     agents_with_code = [
-        None if spec.is_object else agent for spec, agent in zip(request.spec.agents, agents, strict=True)
+        None if spec.is_object_of_program else agent for spec, agent in zip(request.spec.agents, agents, strict=True)
     ]
     code = build_code_record(request.spec, agents_with_code)
     if None not in agents_with_code:  # a run with objects is new: nobody has begun it
@@ -178,11 +190,10 @@ def _replay_and_describe_sample(
         return (
             f"{other_code_message}: {replay.games:,} games{pairings} were played again and are the same, so it goes on"
         )
-    game = format_game_name(record.run_id, replay.difference.game_id)
-    change = (
-        f"({' against '.join(spec.pairing_labels[replay.difference.pairing])}) differently: {replay.difference.change}"
-    )
-    raise RequestError(f"{other_code_message}, and this code plays game {game} {change}; {OTHER_CODE_REMEDY}")
+    game = format_short_game_name(record.run_id, replay.difference.game_id)
+    labels = " against ".join(spec.pairing_labels[replay.difference.pairing])
+    change = f"game {game} ({labels}) differently: {replay.difference.first_change_text}"
+    raise RequestError(f"{other_code_message}, and this code plays {change}; {OTHER_CODE_REMEDY}")
 
 
 @dataclass
@@ -217,12 +228,12 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
 
 def _record_contribution_end(experiment: Experiment, seconds: float) -> None:
     """Save in the run's record how the run ended and, if evaluations were requested, how many units have them."""
-    record_run_end(experiment.archive, experiment.request.spec, seconds)
+    record_status_and_seconds(experiment.archive, experiment.request.spec, seconds)
     if experiment.request.storage.evaluations:
         from analytics.tables.derived.definitions import EVALUATIONS_TABLE
-        from analytics.tables.derived.range_table import record_derived_units
+        from analytics.tables.derived.range_table import record_increased_derived_units
 
-        record_derived_units(experiment.archive, experiment.run_id, [EVALUATIONS_TABLE])
+        record_increased_derived_units(experiment.archive, experiment.run_id, [EVALUATIONS_TABLE])
 
 
 def build_engine(
@@ -261,7 +272,9 @@ def build_engine(
 def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing: int) -> int:
     """Return how many games of a run the archive lacks if each pairing is to have ``games_per_pairing`` games."""
     return spec.unit_line.count_games(
-        archive.list_effective_ranges(spec.run_id).list_gaps(spec.unit_line.count_units(games_per_pairing))
+        archive.list_effective_ranges(spec.run_id).list_gaps(
+            spec.unit_line.count_units_of_all_pairings(games_per_pairing)
+        )
     )
 
 
@@ -281,21 +294,23 @@ def save_run_start(
             return structs.replace(running_record, games=games_per_pairing, command=command)
         if count_missing_games(archive, spec, games_per_pairing):
             return running_record
-        return structs.replace(stored_record, code=add_same_games(stored_record.code, code.get("same_games", {})))
+        return structs.replace(
+            stored_record, code=add_code_with_same_games(stored_record.code, code.get("same_games", {}))
+        )
 
-    archive.update_run(spec.run_id, update_record)
+    archive.update_run_and_unit_count(spec.run_id, update_record)
 
 
-def record_run_end(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None:
+def record_status_and_seconds(archive: ArchiveStore, spec: RunSpec, seconds: float) -> None:
     """Save in a run's record whether the run is complete, and add ``seconds`` to the run's time of playing."""
 
-    def update_record(record: RunRecord | None) -> RunRecord | None:
+    def update_status_and_seconds(record: RunRecord | None) -> RunRecord | None:
         if record is None:
             return None
         status = "interrupted" if count_missing_games(archive, spec, record.games) else "complete"
         return structs.replace(record, status=status, seconds=record.seconds + seconds)
 
-    archive.update_run(spec.run_id, update_record)
+    archive.update_run_and_unit_count(spec.run_id, update_status_and_seconds)
 
 
 class RangeWriter:
@@ -347,7 +362,7 @@ class RangeWriter:
                 self._held_since = time.monotonic()
             self._blocks.extend(blocks)
             self._end = end_unit
-            self.write_if_due()
+            self.write_if_full_or_overdue()
 
     def skip_to(self, first_unit: int) -> None:
         """Write all games so far, and continue at unit ``first_unit``, because the archive has the units before it.
@@ -358,7 +373,7 @@ class RangeWriter:
             self.flush()
             self._first = self._end = first_unit
 
-    def write_if_due(self) -> None:
+    def write_if_full_or_overdue(self) -> None:
         """Write the games if there are enough games or enough time has passed, except for small ranges at the end.
 
         The small ranges wait for more games. Raises the errors of ``add``.

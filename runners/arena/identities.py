@@ -59,16 +59,16 @@ def to_module_name(identity: str) -> str:
     return to_class_path(identity).rpartition(".")[0]
 
 
-def to_identities(settings: Any) -> Any:
+def to_identities_without_id_keys(settings: Any) -> Any:
     """Replace the dotted paths of shipped classes in nested settings with their identities, and drop the keys ``id``.
 
     The identity of any other class is its dotted path, which stays unchanged.
     """
     if isinstance(settings, list):
-        return [to_identities(value) for value in settings]
+        return [to_identities_without_id_keys(value) for value in settings]
     if not isinstance(settings, dict):
         return settings
-    values = {key: to_identities(value) for key, value in settings.items()}
+    values = {key: to_identities_without_id_keys(value) for key, value in settings.items()}
     if isinstance(values.get(TARGET_KEY), str):
         if is_shipped(values.get(ID_KEY)):
             del values[ID_KEY]

@@ -14,11 +14,11 @@ from analytics.store.files.backend import parse_location
 from analytics.store.files.local_files import find_backend
 from analytics.tables.derived.definitions import INDEX_TABLES
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, list_index_chunks
-from analytics.tables.derived.range_table import Chunk, record_derived_units
+from analytics.tables.derived.range_table import Chunk, record_increased_derived_units
 from analytics.tables.derived.threads import StoppedError
 from analytics.tables.upkeep.compaction import compact_positions_and_first_plies
 from runners.arena.executors.base import THREADS, Executor, Task, Worker, available_cores
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def index_and_compact_sums(
     stop, cores = stop or threading.Event(), threads or available_cores()
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     total, compacted_files = IndexSummary(), 0
-    with show_progress_bar("indexing", "games", visible=bool(chunks)) as bar:
+    with show_progress_bar_or_notes("indexing", "games", visible=bool(chunks)) as bar:
         bar.start(sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks))
         for summary in executor.map(IndexTask(str(archive.root)), chunks, cores, stop):
             total = total.add(summary)
@@ -86,7 +86,7 @@ def index_and_compact_sums(
             raise_if_stopped()
             compacted_files += compact_positions_and_first_plies(archive, run_id, cores, raise_if_stopped)
     for run_id in runs:
-        record_derived_units(archive, run_id, INDEX_TABLES)
+        record_increased_derived_units(archive, run_id, INDEX_TABLES)
     return IndexOutcome(total, compacted_files)
 
 
@@ -94,7 +94,7 @@ def index_new_games_if_writable(root: PurePath) -> None:
     """Index all games of an archive that are not indexed yet, unless the user lacks the permission to write."""
     archive = ArchiveStore.open(root)
     if is_index_writable(root):
-        index_and_compact_sums(archive, archive.list_run_ids())
+        index_and_compact_sums(archive, archive.list_ids_of_runs_with_games())
 
 
 def is_index_writable(root: PurePath) -> bool:
@@ -104,7 +104,7 @@ def is_index_writable(root: PurePath) -> bool:
     table_folders = [root / table.name for table in INDEX_TABLES if table.name in names]
     return all(
         map(
-            backend.can_write,
+            backend.can_write_as_far_as_known,
             (
                 root,
                 root / "runs",

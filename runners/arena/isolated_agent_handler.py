@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from agents.base.agent import BatchAgent, KernelAgent
-from agents.base.player import PythonAgent, list_choosers, set_up_python_agent
+from agents.base.player import PythonAgent, list_accepted_choosers, prepare_python_agent
 from agents.learning.policy import Policy
 from quarto.batch import Evaluations
 from quarto.rules import Rules
@@ -36,14 +36,14 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
     player: list[PythonAgent] = []  # once the rules are known
     facts = {
         "batches": isinstance(agent, BatchAgent),
-        "choosers": list_choosers(agent),
+        "choosers": list_accepted_choosers(agent),
         "jitted": isinstance(agent, KernelAgent),
         "data_files": [str(path) for path in getattr(agent, "data_files", ())],
     }
 
     def handle_request(rules: dict[str, Any] | None, request_bytes: bytes) -> Message:
         if rules is not None:
-            player[:] = [set_up_python_agent(agent, Rules(**rules), setup["label"])]
+            player[:] = [prepare_python_agent(agent, Rules(**rules), setup["label"])]
             load_view_kernels(Rules(**rules), player[0].takes_batches)
             return None, b""
         batch, rng = decode_batch(request_bytes)

@@ -86,10 +86,13 @@ class PlayTask(Task[Range, ChunkResult]):
         )
 
     def build_worker(self) -> Worker[Range, ChunkResult]:
-        """Build the function that plays chunks in a worker's process. Raises the errors of ``_build_experiment``."""
-        return ChunkPlayer(self._build_experiment(), remote=True).play
+        """Build the function that plays chunks in a worker's process.
 
-    def _build_experiment(self) -> Experiment:
+        Raises the errors of ``_build_and_check_experiment``.
+        """
+        return ChunkPlayer(self._build_and_check_experiment(), remote=True).play
+
+    def _build_and_check_experiment(self) -> Experiment:
         """Build the experiment in a worker's process, and check that it is the experiment of the user's process.
 
         Raises ``RequestError`` if an agent cannot be built here, and ``FailureError`` if this machine has other code or
@@ -131,9 +134,9 @@ class ChunkPlayer:
 
     def __post_init__(self) -> None:
         if self.remote:  # otherwise the executor's calling thread writes while it is idle
-            threading.Thread(target=self._write_periodically, daemon=True).start()
+            threading.Thread(target=self._write_due_and_close_overdue_periodically, daemon=True).start()
 
-    def _write_periodically(self) -> None:
+    def _write_due_and_close_overdue_periodically(self) -> None:
         """Write finished games now and then, for ever, even if a turn takes long or never ends."""
         while True:
             time.sleep(WATCH_SECONDS)
@@ -143,7 +146,7 @@ class ChunkPlayer:
 
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
         """Play a chunk and write its games. If ``stop`` is set or the chunk takes too long, play only its beginning."""
-        total = self.experiment.unit_line.count_units(self.experiment.request.games)
+        total = self.experiment.unit_line.count_units_of_all_pairings(self.experiment.request.games)
         started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total)
         with self.lock:
             self.writers[writer] = StopDeadline(stop, GRACE_SECONDS + WATCH_SECONDS)
@@ -205,7 +208,7 @@ class ChunkPlayer:
         with self.lock:
             writers = [*self.writers]
         for writer in writers:
-            writer.write_if_due()
+            writer.write_if_full_or_overdue()
 
     def close_writers_and_list_ranges(self, only_overdue: bool = False) -> list[Range]:
         """Write the finished games of all chunks in progress, and return the ranges that were written for these chunks.

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.game_tables import RangeGames, concat_blocks
+from analytics.store.game_tables import RangeGames, concat_blocks_into_large_parts
 from analytics.store.range_files import read_games
-from analytics.store.ranges import MODULUS, Ranges, StoredRange, UnitLine, game_ids
+from analytics.store.ranges import MODULUS, Ranges, StoredRange, UnitLine, compute_game_ids
 from quarto.batch import ENDINGS, GAME_BITS
 from quarto.notation import format_game
 from runners.arena.batch_engine import BatchEngine, Pace, PairRange
@@ -46,7 +46,7 @@ class GameDifference(NamedTuple):
         return self.game_id >> GAME_BITS
 
     @property
-    def change(self) -> str:
+    def first_change_text(self) -> str:
         """The difference as a clause for messages: the first ply that differs or, if all plies agree, the ending."""
         was, is_now = (text.split()[self.ply] for text in (self.stored, self.played))
         return f"ply {self.ply} was {was} and is now {is_now}"
@@ -120,10 +120,10 @@ def _compute_replay_fingerprints(
         if progress:
             progress.report_turns(engine.turns)
 
-    for block in engine.play(_list_pair_ranges(line, stored_range, pace), threads, stop, show_turns):
+    for block in engine.play_in_any_order(_list_pair_ranges(line, stored_range, pace), threads, stop, show_turns):
         pace.add_block_time(block.pairing, block.pairs, block.seconds)
         fingerprints[PairRange(block.pairing, block.first_pair, block.pairs)] = sum(
-            games.fingerprint for games in concat_blocks([block])
+            games.fingerprint for games in concat_blocks_into_large_parts([block])
         )
         if progress:
             progress.advance(len(block.games.plies))
@@ -168,8 +168,8 @@ def find_replay_difference(
 ) -> GameDifference | None:
     """Play a block of pairs again; return the first game that differs from ``stored_games``, or None."""
     games = _select_games(stored_games, pair_range)
-    (played,) = concat_blocks([engine.play_block(pair_range)])
-    plies = _find_differing_plies(games, played)
+    (played,) = concat_blocks_into_large_parts([engine.play_block(pair_range)])
+    plies = _find_first_differing_ply_per_game(games, played)
     for index in np.flatnonzero(plies >= 0)[:1].tolist():
         texts = _format_game(games, index), _format_game(played, index)
         return GameDifference(int(games.game_id[index]), int(plies[index]), *texts)
@@ -178,12 +178,12 @@ def find_replay_difference(
 
 def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
     """Select the games of a range of pairs of one pairing. The ids of these games are consecutive."""
-    ids = game_ids(*pair_range, swapped=True)
+    ids = compute_game_ids(*pair_range, both_games=True)
     low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
-    return stored_games.select_contiguous(slice(low, high))
+    return stored_games.select_as_contiguous_arrays(slice(low, high))
 
 
-def _find_differing_plies(stored_games: RangeGames, played_games: RangeGames) -> NDArray[np.intp]:
+def _find_first_differing_ply_per_game(stored_games: RangeGames, played_games: RangeGames) -> NDArray[np.intp]:
     """Find the first ply that differs in each game, [G]; it is -1 if the games agree.
 
     If only the ending differs, it is the number of plies.
@@ -233,7 +233,7 @@ def replay_sample(
 
     """
     units = select_sample_units(archive.list_effective_ranges(run_id), engine.pairings, run_id)
-    games_by_file = _read_games_by_unit(archive, run_id, line, units)
+    games_by_file = _read_games_of_files_by_unit(archive, run_id, line, units)
     needed = _count_until_all_agents(units, engine.pairings)
     started, pairings, difference = clock(), set[int](), None
     with silence_forfeit_log():
@@ -311,7 +311,7 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
     return needed
 
 
-def _read_games_by_unit(
+def _read_games_of_files_by_unit(
     archive: ArchiveStore, run_id: str, line: UnitLine, units: Sequence[int]
 ) -> dict[int, RangeGames]:
     """Read the games of some units, and return them by unit.

@@ -18,7 +18,13 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import UnitLine
 from analytics.store.records import LABEL, compute_run_id
 from analytics.store.texts import to_line
-from quarto.errors import ArenaError, RequestError, describe_valid_names, format_error, is_ctrl_c
+from quarto.errors import (
+    ArenaError,
+    RequestError,
+    format_error_with_location,
+    is_ctrl_c_in_main_thread,
+    suggest_valid_names,
+)
 from quarto.rules import Rules
 from runners.arena.identities import TARGET_KEY, is_allowed_in_data, is_shipped, starts_programs, to_class_path
 
@@ -72,7 +78,7 @@ class AgentSpec:
                 has the wrong type, or the agent would run third-party code that the user did not name.
 
         """
-        if self.is_object:
+        if self.is_object_of_program:
             self._load_agent_class()  # checks its interface
             return self.agent_object  # type: ignore[no-any-return]  # of the user's class
         self.check_is_trusted()
@@ -80,18 +86,18 @@ class AgentSpec:
         if self.runs_programs:
             extra_arguments["limits"] = self.limits
         elif self.limits.is_limited:
-            return self._build_limited()
+            return self._build_isolated_or_timed()
         if self.player:
             own_params = {key: value for key, value in self.params.items() if key != "policy"}
             replace(self, params=own_params, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
-        params = {name: self._build_parameter(name, value) for name, value in self.params.items()}
+        params = {name: self._build_if_agent_parameter(name, value) for name, value in self.params.items()}
         agent: Agent = _call_constructor(f"agent '{self.label}'", self._load_agent_class(), params, extra_arguments)
         if hasattr(agent, "set_tablebases"):
             agent.set_tablebases(_load_tablebase)
         return agent
 
-    def _build_limited(self) -> Agent:
+    def _build_isolated_or_timed(self) -> Agent:
         if self.limits.isolation == "process":
             from runners.hosting.limited_agents import IsolatedAgent  # few runs have limits
 
@@ -108,7 +114,7 @@ class AgentSpec:
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
-    def _build_parameter(self, name: str, value: Any) -> Any:
+    def _build_if_agent_parameter(self, name: str, value: Any) -> Any:
         """Return the agent that the value describes if the parameter is in ``AGENT_PARAMETERS``, or else the value."""
         if name not in AGENT_PARAMETERS or value is None:
             return value
@@ -124,7 +130,7 @@ class AgentSpec:
         return name if name and name in inspect.signature(self._load_class()).parameters else None
 
     @property
-    def is_object(self) -> bool:
+    def is_object_of_program(self) -> bool:
         """Whether the agent is an object that a program passed, so that it cannot be built again from a description."""
         return self.target == OBJECT_TARGET
 
@@ -134,13 +140,13 @@ class AgentSpec:
         return starts_programs(self.target)
 
     @property
-    def choosers(self) -> Sequence[str]:
+    def supported_rules_choosers(self) -> Sequence[str]:
         """The values of ``Rules.chooser`` under which the agent can play. Raises the errors of ``build``."""
-        from agents.base.player import list_choosers  # loads the compiler, which few callers need
+        from agents.base.player import list_accepted_choosers  # loads the compiler, which few callers need
 
         self.check_is_trusted()
         agent_class: Any = self._load_agent_class()  # a class has the same attribute as its agents
-        return list_choosers(agent_class)
+        return list_accepted_choosers(agent_class)
 
     def _load_class(self) -> type[Any]:
         if self.agent_object is not None:
@@ -170,7 +176,7 @@ class AgentSpec:
         This includes the code of agents inside the agent. No third-party module is imported to find out.
         """
         if self.agent_object is None and not is_shipped(self.target):
-            yield from third_party_classes([self.target])
+            yield from describe_classes_not_allowed_in_data([self.target])
         elif self.runs_programs:
             yield f"a program that '{to_line(self.label, 100)}' starts"
         for name in AGENT_PARAMETERS:
@@ -182,12 +188,12 @@ class AgentSpec:
     def to_record(self) -> dict[str, Any]:
         """Return everything about the agent that affects its games, as JSON values."""
         mapping = {"label": self.label, "target": self.target, "params": dict(self.params)}
-        limits = self.limits.to_dict()
+        limits = self.limits.to_dict_without_isolation()
         policy_fields = {"policy_id": self.policy_id} if self.policy_id else {}
         return mapping | policy_fields | ({"limits": limits} if limits else {})
 
     @property
-    def id_fields(self) -> dict[str, Any]:
+    def record_with_shortened_paths(self) -> dict[str, Any]:
         """The values of ``to_record``, with paths shortened so that moving a folder does not change the agent."""
         return {**self.to_record(), "params": shorten_paths(self.params, self.paths)}
 
@@ -266,7 +272,7 @@ def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
         )
 
 
-def third_party_classes(identities: Iterable[Any]) -> Iterator[str]:
+def describe_classes_not_allowed_in_data(identities: Iterable[Any]) -> Iterator[str]:
     """Yield a description of each class, among those with the given identities, that data must not name."""
     yield from (f"class {to_line(str(identity), 100)}" for identity in identities if not is_allowed_in_data(identity))
 
@@ -301,7 +307,7 @@ class RunSpec:
         rare_fields = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
-            "agents": [agent.id_fields for agent in self.agents],
+            "agents": [agent.record_with_shortened_paths for agent in self.agents],
             "pairings": [list(pairing) for pairing in self.pairings],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
@@ -407,7 +413,7 @@ def _call_constructor(
     parameters = inspect.signature(target_class).parameters
     for name in params:
         if name not in parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            raise RequestError(f"{subject} has no parameter {name!r}{describe_valid_names(name, parameters)}")
+            raise RequestError(f"{subject} has no parameter {name!r}{suggest_valid_names(name, parameters)}")
         if name in parameters:
             _check_type(subject, parameters[name], params[name])
     try:
@@ -415,7 +421,7 @@ def _call_constructor(
     except ArenaError:
         raise
     except BaseException as error:  # a user's class may raise anything
-        if is_ctrl_c(error):
+        if is_ctrl_c_in_main_thread(error):
             raise
         reason = " ".join(str(error).split()) or "no reason was given"
         raise RequestError(
@@ -450,13 +456,13 @@ def _import_class(subject: str, identity: str, trusted: bool) -> type[Any]:
     Raises ``RequestError`` if the class cannot be imported, or if it is third-party code and not ``trusted``.
     """
     if not trusted:
-        check_no_third_party_code(subject, third_party_classes([identity]))
+        check_no_third_party_code(subject, describe_classes_not_allowed_in_data([identity]))
     target = to_class_path(identity)
     module_name, _, class_name = target.rpartition(".")
     try:
         target_class = getattr(importlib.import_module(module_name), class_name)
     except BaseException as error:  # a user's module may raise anything
-        if is_ctrl_c(error):
+        if is_ctrl_c_in_main_thread(error):
             raise
         reason = _describe_import_error(module_name, class_name, error)
         raise RequestError(f"{subject}: _target_ {target!r} cannot be imported {reason}") from error
@@ -477,7 +483,7 @@ def _describe_import_error(module: str, name: str, error: BaseException) -> str:
     remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
     if "relative import" in str(error):
         remedy = "; a module beside it is imported by its name: 'import other', not 'from . import other'"
-    return f"({format_error(error)}){remedy}"
+    return f"({format_error_with_location(error)}){remedy}"
 
 
 def shorten_paths(params: Mapping[str, Any], path_parameters: Iterable[str]) -> dict[str, Any]:

@@ -77,16 +77,16 @@ def execute_sprt(
         try:
             # The loop repeats only if another process plays the same run: the test takes the games in the archive.
             while not (trial.ended or stop.is_set()):
-                contribution.games += _play_missing_pairs(sprt_experiment, trial, stop, on_pairs)
+                contribution.games += _play_missing_pairs_and_count_games(sprt_experiment, trial, stop, on_pairs)
                 trial = sprt_experiment.load_test_state()
         finally:  # the record requests the games up to the next look, so none are missing once the test has ended
             save_run_start(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
-        sprt_verdicts.write_verdict(archive, SprtVerdict.from_test(experiment.run_id, trial, command))
+        sprt_verdicts.write_verdict_and_list_in_run(archive, SprtVerdict.from_test(experiment.run_id, trial, command))
     return SprtOutcome(experiment, trial, contribution.games, contribution.seconds, stop.is_set())
 
 
-def _play_missing_pairs(
+def _play_missing_pairs_and_count_games(
     sprt_experiment: SprtExperiment, trial: SequentialTest, stop: threading.Event, on_pairs: OnPairs
 ) -> int:
     """Play and write the pairs that ``trial`` lacks until the test ends or ``stop`` is set.
@@ -97,10 +97,14 @@ def _play_missing_pairs(
     outcomes = _PairOutcomes(sprt_verdicts.read_outcomes(experiment.archive, experiment.run_id, max_pairs))
     gaps, pace = experiment.missing_units(2 * max_pairs), Pace(experiment.request.storage.shard_games // 16)
     waiting_blocks = dict[int, Block]()
-    source = takewhile(lambda _: not (stop.is_set() or trial.ended), _list_pair_ranges(gaps, max_pairs, pace))
+    source = takewhile(
+        lambda _: not (stop.is_set() or trial.ended), _list_gap_ranges_between_looks(gaps, max_pairs, pace)
+    )
     reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
     with RangeWriter(experiment, reached) as writer:
-        for block in experiment.engine.play(source, experiment.request.threads, stop, writer.write_if_due):
+        for block in experiment.engine.play_in_any_order(
+            source, experiment.request.threads, stop, writer.write_if_full_or_overdue
+        ):
             pace.add_block_time(block.pairing, block.pairs, block.seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
             waiting_blocks[block.first_pair] = block
@@ -118,7 +122,7 @@ def _play_missing_pairs(
     return writer.games_written
 
 
-def _list_pair_ranges(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
+def _list_gap_ranges_between_looks(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
     """Yield the pairs in ``gaps`` in ascending order, in ranges that the pace determines.
 
     No range extends beyond a look, because a test ends only at a look.

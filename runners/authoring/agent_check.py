@@ -20,7 +20,7 @@ from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from agents.base.player import build_player
 from analytics.questions.columns import format_count_per_second
 from quarto.batch import Batch, Block, Games, concat_game_columns
-from quarto.errors import PROJECT_FOLDERS, FailureError, find_error_location
+from quarto.errors import PROJECT_FOLDERS, FailureError, describe_author_error_location
 from quarto.jit import uint64
 from quarto.notation import format_cell, format_piece
 from quarto.position import EMPTY, PackedPosition
@@ -36,7 +36,7 @@ from runners.config.agent_policies import describe_untrained_agents
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import load_rules, use_config_dir
 from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, WAS_LATE, GuardedAgent, silence_forfeit_log
-from runners.terminal.console import ProgressBar, print_line, print_note, show_progress_bar
+from runners.terminal.console import ProgressBar, print_line, print_note, show_progress_bar_or_notes
 
 PAIRS = 10  # twenty games
 PAIR_WORK, OTHER_WORK = 9, 11  # cost of each pair, and of rare positions with speed, in pairs against ``random``
@@ -132,12 +132,12 @@ def run_checks(
     results, printed = list[CheckResult](), io.StringIO()
     with (
         silence_forfeit_log(),
-        show_progress_bar("checking", "games") as bar,
+        show_progress_bar_or_notes("checking", "games") as bar,
         Watchdog(max_seconds) as watch,
-        _capture_output(printed),
+        _capture_output_except_notices(printed),
     ):
         try:
-            results.extend(_run_game_checks(spec, watch, bar, printed))
+            results.extend(_run_own_and_game_checks(spec, watch, bar, printed))
             if with_speed and len(results) > 1:
                 results.append(_measure_speed(spec))
         except TooSlowError as error:
@@ -146,17 +146,19 @@ def run_checks(
             if not watch.end_reason:
                 raise
             notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-            results.append(CheckResult("in time", False, f"{watch.end_reason}{_format_author_line(error)}{notes}"))
+            results.append(
+                CheckResult("in time", False, f"{watch.end_reason}{_format_location_outside_project(error)}{notes}")
+            )
     yield from results
 
 
-def _format_author_line(error: BaseException) -> str:
+def _format_location_outside_project(error: BaseException) -> str:
     """Return ", at" and the line of code that raised the error, or an empty text if that line is in this project."""
-    line = find_error_location(error)
+    line = describe_author_error_location(error)
     return "" if str(Path(line).absolute()).startswith(PROJECT_FOLDERS) else f", at {line}"
 
 
-def _run_game_checks(
+def _run_own_and_game_checks(
     spec: RunSpec, watch: Watchdog, bar: ProgressBar, captured_output: io.StringIO
 ) -> Iterator[CheckResult]:
     """Run all checks except the speed, and yield their results.
@@ -176,13 +178,13 @@ def _run_game_checks(
     engine, second_engine = _build_watched_engine(spec, watch), _build_watched_engine(spec, watch)
     bar.start(3 * 4 * pairs)
     random_states = _read_random_states()
-    blocks = _play_all_at_once(engine, pairs, bar)
+    blocks = _play_block_per_pairing(engine, pairs, bar)
     draws_outside_rng = _read_random_states() != random_states
     has_taken_a_turn = _has_taken_a_turn(blocks, spec.rules)
-    rare_turns = take_and_count_rare_turns(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
+    rare_turns = count_rare_turns_recording_faults(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
     yield from _build_fault_results(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, rare_turns)
-    repeated_blocks = _play_all_at_once(second_engine, pairs, bar)
-    reordered_blocks = _play_pair_by_pair(engine, pairs, bar)
+    repeated_blocks = _play_block_per_pairing(second_engine, pairs, bar)
+    reordered_blocks = _play_pairs_in_reverse_order(engine, pairs, bar)
     yield from filter(None, (first_result, *own_results))
     difference = describe_first_difference(blocks, repeated_blocks)
     yield CheckResult(
@@ -248,7 +250,7 @@ def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
     return opponent
 
 
-def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
+def _play_block_per_pairing(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
     """Play ``pairs`` pairs of each pairing as one block, and return the two blocks."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
@@ -257,7 +259,7 @@ def _play_all_at_once(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list
     return blocks
 
 
-def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
+def _play_pairs_in_reverse_order(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
     """Play the pairs of each pairing one by one, the last pair first; return a block per pairing in the usual order."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
@@ -270,15 +272,15 @@ def _play_pair_by_pair(engine: BatchEngine, pairs: int, bar: ProgressBar) -> lis
 
 
 @contextmanager
-def _capture_output(buffer: io.StringIO) -> Iterator[None]:
+def _capture_output_except_notices(buffer: io.StringIO) -> Iterator[None]:
     """Collect in ``buffer`` what is printed inside the context, except the notice that kernels are being compiled."""
     screen, notice = sys.stderr, compilation_progress.announce
 
-    def print_notice() -> None:
+    def print_compilation_notice_to_screen() -> None:
         with redirect_stderr(screen):
             notice()
 
-    compilation_progress.announce = print_notice
+    compilation_progress.announce = print_compilation_notice_to_screen
     try:
         with redirect_stdout(buffer), redirect_stderr(buffer):
             yield
@@ -286,7 +288,7 @@ def _capture_output(buffer: io.StringIO) -> Iterator[None]:
         compilation_progress.announce = notice
 
 
-def take_and_count_rare_turns(guarded: GuardedAgent, seed: int) -> int:
+def count_rare_turns_recording_faults(guarded: GuardedAgent, seed: int) -> int:
     """Let an agent take a turn in positions that games rarely reach, and return the number of these positions.
 
     Illegal turns, exceptions and late turns are noted in ``guarded``.
@@ -328,14 +330,16 @@ def _build_fault_results(
 
     The faults are those noted in ``guarded``; the other arguments are for the text of a passed check.
     """
-    illegal = [f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults(ILLEGAL)]
+    illegal = [
+        f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults_by_frequency(ILLEGAL)
+    ]
     success_text = f"every turn of {games} games and in {rare_positions} rare positions" if has_taken_a_turn else ""
     yield CheckResult(
         "legal", has_taken_a_turn and not illegal, "\n".join(illegal) or success_text or "no turn was taken"
     )
-    exceptions = [fault.description for fault in guarded.list_faults(RAISED, NO_TURN)]
+    exceptions = [fault.description for fault in guarded.list_faults_by_frequency(RAISED, NO_TURN)]
     yield CheckResult("exceptions", not exceptions, "\n".join(exceptions) or "none")
-    for fault in guarded.list_faults(WAS_LATE):
+    for fault in guarded.list_faults_by_frequency(WAS_LATE):
         yield CheckResult("in time", False, fault.description)
 
 
@@ -344,7 +348,7 @@ def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> s
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == SELF_PAIRING else "random"
         for game in range(len(block.games.plies)):
-            plies, twin_plies = _format_plies(block.games, game), _format_plies(twin.games, game)
+            plies, twin_plies = _format_plies_and_ending(block.games, game), _format_plies_and_ending(twin.games, game)
             if plies != twin_plies:
                 ply = next(i for i in range(CELLS + 1) if plies[i : i + 1] != twin_plies[i : i + 1])
                 texts = [line[ply] if ply < len(line) else "no ply" for line in (plies, twin_plies)]
@@ -352,7 +356,7 @@ def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> s
     return None
 
 
-def _format_plies(games: Games, game: int) -> list[str]:
+def _format_plies_and_ending(games: Games, game: int) -> list[str]:
     """Format each ply of a game as piece and cell; the last entry of the list is the game's ending."""
     count = int(games.plies[game])
     pieces_and_cells = zip(games.pieces[:count, game].tolist(), games.cells[:count, game].tolist(), strict=True)
@@ -411,7 +415,7 @@ def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:
         if ply >= CELLS - 2:
             positions += [position.packed for position in view][:LAST_PIECES_POSITIONS]
         elif not rules.mover_chooses:
-            safe_counts = _find_gifts_safe_after_placing(view).sum(axis=1)
+            safe_counts = _find_gifts_safe_after_some_placement(view).sum(axis=1)
             without_win = ~view.winning_cells().any(axis=1)
             for safe_count in (0, 1):
                 chosen = np.flatnonzero(without_win & (safe_counts == safe_count))[:POSITIONS_PER_KIND]
@@ -444,7 +448,7 @@ def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDA
     return columns
 
 
-def _find_gifts_safe_after_placing(view: BatchView) -> NDArray[np.bool_]:
+def _find_gifts_safe_after_some_placement(view: BatchView) -> NDArray[np.bool_]:
     """Return, for each piece, whether it is a safe gift after at least one placement of the piece in hand: [B, 16]."""
     safe = np.zeros((len(view), CELLS), bool)
     for cell in range(CELLS):

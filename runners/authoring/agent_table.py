@@ -8,7 +8,7 @@ from typing import Any
 from analytics.questions.columns import text_column
 from quarto.errors import RequestError
 from runners.config.yaml_options import list_options, load_option, read_option_comment, select_parameters
-from runners.terminal.console import build_table, print_tables
+from runners.terminal.console import build_escaped_table, print_tables
 
 WIDTH, FRAME = 80, 7  # characters of the table, and of its frame
 
@@ -35,6 +35,6 @@ def print_agents(wide: bool) -> None:
         texts = (", ".join(f"{key}={value}" for key, value in parameters) for parameters in items)
         columns.append(text_column("parameters", texts))
         columns.append(text_column("class", (str(settings.get("_target_")) for settings in agents.values())))
-    print_tables([build_table(columns)])
+    print_tables([build_escaped_table(columns)])
     if errors:
         raise RequestError("\n".join(map(str, errors)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 from quarto.sources import find_module_spec
 from runners.authoring import templates
 from runners.config.yaml_options import list_options
@@ -24,14 +24,14 @@ TEMPLATE_FOLDER = Path(str(templates.__file__)).parent
 TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template")  # the yaml leaves out the interface
 
 
-def create_agent_files(name: str, interface: str, folder: Path) -> dict[Path, str]:
+def create_and_describe_agent_files(name: str, interface: str, folder: Path) -> dict[Path, str]:
     """Write the module, the yaml and the test of a new agent into a folder; return a description of each file by path.
 
     Raises ``RequestError`` if no new agent can have the name or if one of the files exists; nothing is then written.
     Raises ``FailureError`` if a file cannot be written.
     """
     if interface not in INTERFACES:
-        raise RequestError(f"--interface {interface} does not exist{describe_valid_names(interface, INTERFACES)}")
+        raise RequestError(f"--interface {interface} does not exist{suggest_valid_names(interface, INTERFACES)}")
     files = {
         folder / f"{name}.py": (f"{interface}.py", f"the agent: {INTERFACES[interface]}"),
         folder / "agent" / f"{name}.yaml": ("template.yaml", "its description, and the defaults of its parameters"),

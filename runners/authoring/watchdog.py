@@ -71,7 +71,7 @@ class Watchdog:
             alone = isinstance(agent, GameAgent) and not isinstance(agent, BatchAgent)
             engine.replace_player(0, WatchedPlayer(engine.guarded_agents[0].fork_player(), alone, self))
 
-    def start_turn(self, batch: Batch) -> threading.Timer:
+    def note_turn_and_start_slow_timer(self, batch: Batch) -> threading.Timer:
         """Note that a turn has begun, and return a running timer that prints a note unless it is cancelled first."""
         self._current_turn = time.monotonic(), batch
         timer = threading.Timer(SLOW_SECONDS, self._print_slow_note, [batch.copy()])
@@ -79,7 +79,7 @@ class Watchdog:
         timer.start()
         return timer
 
-    def end_turn(self) -> None:
+    def clear_current_turn(self) -> None:
         """Note that no turn is under way any more. The caller cancels the turn's timer."""
         self._current_turn = None
 
@@ -142,9 +142,9 @@ class WatchedPlayer(BatchPlayer):
     def play(
         self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None, evaluations: Evaluations | None = None
     ) -> Turns:
-        timer = self._watch.start_turn(batch)
+        timer = self._watch.note_turn_and_start_slow_timer(batch)
         try:
             return self._player.play(batch, rng, slots, evaluations)
         finally:
             timer.cancel()
-            self._watch.end_turn()
+            self._watch.clear_current_turn()

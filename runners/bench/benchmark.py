@@ -23,7 +23,7 @@ import polars as pl
 from agents.base.player import build_player
 from analytics.questions.columns import ResultColumn, Table
 from analytics.statistics.tally import tally_block
-from analytics.store.game_tables import concat_blocks, encode_game_tables
+from analytics.store.game_tables import concat_blocks_into_large_parts, encode_game_tables
 from analytics.store.ranges import compute_checksum
 from quarto.batch import Batch, Block
 from quarto.position import ALL_PIECES, PackedPosition
@@ -34,14 +34,14 @@ from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.arena.experiment import build_engine
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
-from runners.bench.solver import bench_solver
+from runners.bench.solver import bench_solver_oracle_and_annotation
 from runners.bench.timing import Figures, compile_program, measure_process
 from runners.bench.turn_times import NANOSECONDS_PER_SECOND, format_figure, measure_turn_nanoseconds
 from runners.bench.warm_up import choose_rules_name, play_games, time_warm_up_steps
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import flatten_settings, list_options, load_rules
-from runners.terminal.console import build_table, print_tables
-from runners.terminal.files import is_standard_stream
+from runners.terminal.console import build_escaped_table, print_tables
+from runners.terminal.files import is_standard_stream_dash
 from runners.terminal.tables import write_json
 
 Yardstick = Callable[[int, int], float]  # plays games on threads and returns the seconds
@@ -62,7 +62,7 @@ STARTUP_COMMANDS = {
 }
 
 
-def bench_all(quick: bool = False) -> Figures:
+def bench_games_training_and_startup(quick: bool = False) -> Figures:
     """Measure playing, writing, searching, training and start-up, and return the figures, nested as they are printed.
 
     With ``quick``, a tenth of the games is played, and most figures are measured once.
@@ -70,27 +70,27 @@ def bench_all(quick: bool = False) -> Figures:
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
     for _ in time_warm_up_steps():  # so that compiling is not measured
         pass
-    disk = choose_write_folder()
+    disk = choose_ram_disk_or_temporary_folder()
     figures: Figures = {"threads": available_cores(), "written_to": str(disk)}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         plain_c = build_yardstick(Path(folder))
         with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as write_folder:
             games, on_disk = 5_000_000 // scale, Path(write_folder)
-            figures |= measure_throughput(_build_spec("random"), games, rounds, on_disk, plain_c)
+            figures |= measure_throughput(_build_spec_against_random("random"), games, rounds, on_disk, plain_c)
             figures["rule_based_v_random"] = measure_throughput(
-                _build_spec("rule_based"), games // 2, rounds, on_disk, None
+                _build_spec_against_random("rule_based"), games // 2, rounds, on_disk, None
             )
-        figures["agents"] = {name: _measure_agent(name, 2.0 / scale) for name in list_options("agent")}
+        figures["agents"] = {name: _measure_agent_against_random(name, 2.0 / scale) for name in list_options("agent")}
         figures["mcts"] = measure_search(plain_c, rounds, TURNS // scale)
-        figures["training"] = {trainer: _measure_training(trainer, Path(folder), scale) for trainer in TRAININGS}
+        figures["training"] = {trainer: _time_training_process(trainer, Path(folder), scale) for trainer in TRAININGS}
         figures["run"] = _measure_run(10_000_000 // scale, Path(folder))
-        figures["startup"] = measure_startup(Path(folder), rounds)
+        figures["startup"] = measure_startup_against_imports(Path(folder), rounds)
     return figures
 
 
 MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
-    "all": bench_all,
-    "solver": bench_solver,
+    "all": bench_games_training_and_startup,
+    "solver": bench_solver_oracle_and_annotation,
     "archive": bench_archive,
 }
 
@@ -99,7 +99,7 @@ def build_bench_table(figures: Figures) -> Table:
     """Build a flat table of figures, each with a dotted name."""
     values_by_name = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in values_by_name.values()]
-    return build_table(
+    return build_escaped_table(
         [ResultColumn("figure", [*values_by_name], right_aligned=False), ResultColumn("value", texts)], "bench"
     )
 
@@ -110,13 +110,13 @@ def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
     The figures are not printed if ``file`` is the standard output.
     """
     figures = MEASUREMENTS[measurement](quick)
-    if not is_standard_stream(file):
+    if not is_standard_stream_dash(file):
         print_tables([build_bench_table(figures)])
     if file:
         write_json(figures, file)
 
 
-def choose_write_folder() -> Path:
+def choose_ram_disk_or_temporary_folder() -> Path:
     """Return the folder in which writing is measured: the RAM disk if it has room, otherwise the temporary folder.
 
     A disk is slower than the program, and on a server others use it too. If ``TMPDIR`` is set, it names the folder.
@@ -153,7 +153,7 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
     ``rounds`` is returned. ``yardstick``, if given, is timed in the same rounds.
     """
     engine, cores = build_engine(spec), available_cores()
-    blocks = list(engine.play(_list_pair_ranges(SHARD_GAMES), cores))
+    blocks = list(engine.play_in_any_order(_list_pair_ranges(SHARD_GAMES), cores))
     best_speeds: dict[tuple[str, int], float] = {}
     size_figures: dict[str, float] = {}
 
@@ -169,9 +169,11 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
             keep_best("write_only", threads, SHARD_GAMES * files, _time_writing(blocks, spec, files, folder, threads))
             root = folder / f"archive-{number}-{threads}"
             keep_best("end_to_end", threads, games, play_games(spec, root, games, threads))
-            size_figures = {"bytes_per_ply_row": _compute_bytes_per_row(root)}
+            size_figures = {"bytes_per_ply_row": _compute_bytes_per_ply(root)}
             shutil.rmtree(root)
-    figures: Figures = {f"{threads}_threads": _compute_ratios(best_speeds, threads) for threads in sorted({1, cores})}
+    figures: Figures = {
+        f"{threads}_threads": _build_speeds_and_ratios(best_speeds, threads) for threads in sorted({1, cores})
+    }
     for name in ("simulate", "end_to_end"):
         figures[f"{name}_speedup"] = best_speeds[name, cores] / best_speeds[name, 1]
     return figures | size_figures | {"stages": _measure_stages(engine, spec)}
@@ -186,12 +188,12 @@ def _list_pair_ranges(games: int) -> Iterator[PairRange]:
 def _time_playing(engine: BatchEngine, games: int, threads: int) -> float:
     """Return the seconds to play ``games`` games without storing them."""
     started = time.perf_counter()
-    for _ in engine.play(_list_pair_ranges(games), threads):
+    for _ in engine.play_in_any_order(_list_pair_ranges(games), threads):
         pass
     return time.perf_counter() - started
 
 
-def _compute_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> Figures:
+def _build_speeds_and_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> Figures:
     """Return the speeds that were measured with ``threads`` threads, and the ratios between them."""
     playing_speed = best_speeds["simulate", threads]
     figures: Figures = {
@@ -210,9 +212,11 @@ def _compute_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> 
 def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folder: Path, threads: int) -> float:
     """Return the seconds to encode, write and delete ``file_count`` files of each table, all with the same games."""
 
-    def write_tables(number: int) -> None:
+    def encode_write_and_delete_tables(number: int) -> None:
         for table, name in zip(
-            encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels), ("games", "plies"), strict=True
+            encode_game_tables(concat_blocks_into_large_parts(blocks), [0], spec.pairing_labels),
+            ("games", "plies"),
+            strict=True,
         ):
             path = folder / f"{name}-{number}.parquet"
             path.write_bytes(table)
@@ -220,7 +224,7 @@ def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folde
 
     started = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(write_tables, range(file_count)))
+        list(pool.map(encode_write_and_delete_tables, range(file_count)))
     return time.perf_counter() - started
 
 
@@ -241,15 +245,17 @@ def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Fig
         return result
 
     blocks = measure_stage("playing", lambda: [*map(engine.play_block, _list_pair_ranges(SHARD_GAMES))])
-    tables = measure_stage("encoding", lambda: encode_game_tables(concat_blocks(blocks), [0], spec.pairing_labels))
+    tables = measure_stage(
+        "encoding", lambda: encode_game_tables(concat_blocks_into_large_parts(blocks), [0], spec.pairing_labels)
+    )
     measure_stage("checks", lambda: [compute_checksum(table) for table in tables])
-    measure_stage("fingerprints", lambda: [part.fingerprint for part in concat_blocks(blocks)])
+    measure_stage("fingerprints", lambda: [part.fingerprint for part in concat_blocks_into_large_parts(blocks)])
     measure_stage("tallies", lambda: [tally_block(block) for block in blocks])
     total = sum(milliseconds.values())
     return {name: {"milliseconds": value, "share": value / total} for name, value in milliseconds.items()}
 
 
-def _compute_bytes_per_row(root: Path) -> float:
+def _compute_bytes_per_ply(root: Path) -> float:
     """Return the bytes on disk per row of the table of plies, including that row's share of the table of games."""
     files = {table: list(root.glob(f"{table}/*/*.parquet")) for table in ("games", "plies")}
     size = sum(path.stat().st_size for paths in files.values() for path in paths)
@@ -257,17 +263,17 @@ def _compute_bytes_per_row(root: Path) -> float:
     return size / rows
 
 
-def _build_spec(agent: str) -> RunSpec:
+def _build_spec_against_random(agent: str) -> RunSpec:
     return RunSpec(load_rules("classic"), (load_agent(agent), load_agent("random")), ((0, 1),), 0, 0)
 
 
-def _measure_agent(name: str, seconds: float) -> Figures:
+def _measure_agent_against_random(name: str, seconds: float) -> Figures:
     """Measure how many games a second an agent plays against ``random``, for about ``seconds``.
 
     The games are not stored.
     """
     rules = choose_rules_name(load_agent(name))
-    engine = build_engine(replace(_build_spec(name), rules=load_rules(rules)))
+    engine = build_engine(replace(_build_spec_against_random(name), rules=load_rules(rules)))
     games, pace, started = 0, Pace(), time.perf_counter()
 
     def generate_until_late() -> Iterator[PairRange]:
@@ -276,7 +282,7 @@ def _measure_agent(name: str, seconds: float) -> Figures:
             yield PairRange(0, first, pace.next_pair_count(0))
             first += pace.next_pair_count(0)
 
-    for block in engine.play(generate_until_late(), available_cores()):
+    for block in engine.play_in_any_order(generate_until_late(), available_cores()):
         pace.add_block_time(0, block.pairs, block.seconds)
         games += 2 * block.pairs
     return {"games_per_second": games / (time.perf_counter() - started), "rules": rules}
@@ -309,15 +315,15 @@ def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figu
     )
 
 
-def _measure_training(trainer: str, folder: Path, scale: int) -> Figures:
+def _time_training_process(trainer: str, folder: Path, divisor: int) -> Figures:
     """Measure the seconds of a whole training in a process of its own, including the start of the process.
 
-    The training writes to an archive in ``folder``. ``scale`` divides its usual number of games or generations.
+    The training writes to an archive in ``folder``. ``divisor`` divides its usual number of games or generations.
     """
     key, extent = TRAININGS[trainer]
-    overrides = [f"trainer.{key}={extent // scale}", f"archive.root={folder / trainer}"]
+    overrides = [f"trainer.{key}={extent // divisor}", f"archive.root={folder / trainer}"]
     return {
-        key: extent // scale,
+        key: extent // divisor,
         "seconds": measure_process(["train", f"trainer={trainer}", *overrides], folder).seconds,
     }
 
@@ -331,7 +337,7 @@ def _measure_run(games: int, folder: Path) -> Figures:
     return {"games": games, "games_per_second": games / seconds, "peak_memory_mib": peak_bytes / MEBIBYTE}
 
 
-def measure_startup(folder: Path, rounds: int) -> Figures:
+def measure_startup_against_imports(folder: Path, rounds: int) -> Figures:
     """Measure the fastest wall time of each command in its own process, and its ratio to that of ``IMPORTS_PROGRAM``.
 
     The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``, which from

@@ -17,7 +17,7 @@ from analytics.policies.relearning import find_training
 from analytics.report.published import (
     Implementation,
     PublishedRate,
-    find_implementation,
+    find_implementation_or_last_version,
     read_published_rates,
     read_studies,
 )
@@ -27,7 +27,7 @@ from analytics.report.published.reproduction import (
     Reproduction,
     build_measured_rate,
     count_results_in_seat,
-    format_note,
+    format_certainty_and_note,
     render_charts,
     render_markdown,
     render_page,
@@ -37,7 +37,7 @@ from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.schema import MAX_PAIRS
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.code_fingerprints import project_version
 from runners.arena.execution import execute_experiment
 from runners.arena.experiment import Experiment, open_experiment
@@ -49,7 +49,7 @@ from runners.config.agents import agent_from_label
 from runners.config.requests import describe_rounding
 from runners.config.schemas import MAX_SEED, check_range
 from runners.config.yaml_options import CONF_FOLDER, load_rules
-from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
 from runners.learning.training.request import (
     TrainingRequest,
     check_training_and_create_archive,
@@ -57,7 +57,7 @@ from runners.learning.training.request import (
     training_request_from_config,
 )
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import write_file
 
 TEXT, CODE = "text", "code"  # variants: our agents follow the study's text, or its program
@@ -169,12 +169,14 @@ class Side:
     trainer: str  # overrides of ``qarena train`` that make the policy; "" if the player needs none
 
 
-def find_sides(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
+def find_sides_unless_same_as_text(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
     """Return the player and the opponent of a figure in a variant.
 
     Returns None for the variant ``CODE`` if both players are the same as in the variant ``TEXT``.
     """
-    implementations = [find_implementation(label, figure.version) for label in (figure.player, figure.opponent)]
+    implementations = [
+        find_implementation_or_last_version(label, figure.version) for label in (figure.player, figure.opponent)
+    ]
     if variant == CODE and not any(implementation and implementation.code for implementation in implementations):
         return None
     return _build_side(figure.player, implementations[0], variant), _build_side(
@@ -192,7 +194,9 @@ def _build_side(label: str, implementation: Implementation | None, variant: str)
 
 def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
     """Return the trainings that the figures need, each once, as overrides of ``qarena train``."""
-    sides_of_figures = (find_sides(figure, variant) or () for figure in figures for variant in (TEXT, CODE))
+    sides_of_figures = (
+        find_sides_unless_same_as_text(figure, variant) or () for figure in figures for variant in (TEXT, CODE)
+    )
     return list(dict.fromkeys(side.trainer for sides in sides_of_figures for side in sides if side.trainer))
 
 
@@ -206,7 +210,7 @@ class Pairings:
     tallies: dict[PairingKey, Tally] = field(default_factory=dict)
     _agents_by_label: dict[str, AgentSpec] = field(default_factory=dict)  # a cache, because reading a yaml takes time
 
-    def prepare(self, figures: Sequence[PublishedRate]) -> None:
+    def open_experiments(self, figures: Sequence[PublishedRate]) -> None:
         """Open the run of each pairing that the figures need. Raises ``RequestError`` as ``open_experiment`` does."""
         for figure in figures:
             for variant in (TEXT, CODE):
@@ -254,7 +258,7 @@ class Pairings:
         return build_measured_rate(figure, player, opponent, count_results_in_seat(player_tally, figure.seat))
 
     def _measure_training_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
-        sides = find_sides(figure, variant)
+        sides = find_sides_unless_same_as_text(figure, variant)
         result = self.training_results.get(sides[0].trainer) if sides else None
         return build_measured_rate(figure, result.learner, result.opponent, result.results) if result else None
 
@@ -263,7 +267,7 @@ class Pairings:
 
         Returns None if the figure has no sides in this variant, or if one of them still needs a training.
         """
-        sides = find_sides(figure, variant)
+        sides = find_sides_unless_same_as_text(figure, variant)
         if sides is None or any(side.trainer and side.trainer not in self.training_results for side in sides):
             return None
         return self._load_agent(sides[0]), self._load_agent(sides[1])
@@ -323,7 +327,7 @@ class ReproduceRequest:
         return [figure for figure in read_published_rates() if figure.study in self.studies]
 
 
-def build_reproduce_request(
+def build_request_with_even_games(
     study: str | None, settings: PairingOptions, markdown: Path | None, html: Path | None
 ) -> ReproduceRequest:
     """Build the request from the options of the command, with an odd number of games rounded up to an even one.
@@ -350,18 +354,18 @@ def _parse_studies(text: str | None) -> tuple[str, ...]:
     studies = valid_studies if text is None else [letter.strip().upper() for letter in text.split(",")]
     for study in studies:
         if study not in valid_studies:
-            raise RequestError(f"study {study!r} does not exist{describe_valid_names(study, valid_studies)}")
+            raise RequestError(f"study {study!r} does not exist{suggest_valid_names(study, valid_studies)}")
     return tuple(studies)
 
 
 def reproduce(request: ReproduceRequest) -> int:
     """Carry out the missing trainings and games, print the comparison, write the files and return the exit code."""
     root = request.settings.storage.root
-    with stop_on_signal() as stop:
+    with stop_on_signal_then_force_exit() as stop:
         training_results = _run_trainings(request, stop)
         pairings = Pairings(request.settings, training_results)
-        pairings.prepare(request.figures)
-        with show_progress_bar("playing", "games") as progress:
+        pairings.open_experiments(request.figures)
+        with show_progress_bar_or_notes("playing", "games") as progress:
             count = pairings.play(stop, progress) + sum(result.played for result in training_results.values())
     reproduction = Reproduction(tuple(pairings.compare_figure(figure) for figure in request.figures))
     print_reproduction(reproduction)
@@ -385,7 +389,7 @@ def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str
         if stop.is_set():
             break
         overrides = f"{training} seed={settings.seed}"
-        with show_progress_bar("playing", "games") as progress:
+        with show_progress_bar_or_notes("playing", "games") as progress:
             result = train_if_missing(overrides, settings.storage, f"qarena {settings.command}", stop, progress)
         if result:
             results[training] = result
@@ -399,10 +403,14 @@ def print_reproduction(reproduction: Reproduction) -> None:
         columns = {name: column for name, column in all_columns.items() if name != "where"}
         title = f"Study {study.study}: {study.title} (games won, in %)"
         narrow = [column for name, column in columns.items() if name in NARROW_COLUMNS]
-        console.print_tables([console.build_table([*columns.values()], title)], [console.build_table(narrow, title)])
+        console.print_tables(
+            [console.build_escaped_table([*columns.values()], title)], [console.build_escaped_table(narrow, title)]
+        )
     terminal = console.build_output_console()
     for number, note in enumerate(reproduction.notes, 1):
-        terminal.print(f"{number:>2}  {format_note(note)}", markup=False, soft_wrap=not terminal.is_terminal)
+        terminal.print(
+            f"{number:>2}  {format_certainty_and_note(note)}", markup=False, soft_wrap=not terminal.is_terminal
+        )
     console.print_line(f"{reproduction.describe_agreement_counts()}.")
 
 

@@ -35,7 +35,7 @@ MEGABYTES = 128.0
 PROOF_MEGABYTES = 256.0
 
 
-def bench_solver(quick: bool = False) -> Figures:
+def bench_solver_oracle_and_annotation(quick: bool = False) -> Figures:
     """Measure the solver, the oracle and annotation, and return the figures, nested as they are printed.
 
     With ``quick``, a tenth of the positions is solved, and the whole game is not. Positions with the same number of
@@ -47,10 +47,10 @@ def bench_solver(quick: bool = False) -> Figures:
         program = compile_program("yardstick_solver.cpp", Path(folder))
         for pieces, count in POSITIONS.items():
             figures[f"{pieces}_pieces"] = _measure_pieces(pieces, max(2, count // (10 if quick else 1)), program)
-        figures["threads"] = _measure_threads(sample_positions(6, 50 if quick else 1000))
+        figures["threads"] = _measure_one_and_two_threads(sample_positions_with_safe_hand(6, 50 if quick else 1000))
         if not quick:
             solvers, started = Solvers(PROOF_MEGABYTES, use_tablebase=False), time.perf_counter()
-            value = run_search(solvers, lambda: solvers.get_solver(CLASSIC).value(EMPTY))
+            value = run_search(solvers, lambda: solvers.get_solver_of_thread(CLASSIC).value(EMPTY))
             seconds = time.perf_counter() - started
             figures["classic_game"] = {"value": value, "positions": solvers.nodes, "seconds": seconds}
         figures["oracle"] = measure_oracle(quick)
@@ -58,7 +58,7 @@ def bench_solver(quick: bool = False) -> Figures:
     return figures
 
 
-def sample_positions(pieces: int, count: int) -> list[PackedPosition]:
+def sample_positions_with_safe_hand(pieces: int, count: int) -> list[PackedPosition]:
     """Return ``count`` random live positions with ``pieces`` pieces on the board and a safe piece in hand.
 
     The positions are the same at every call.
@@ -75,7 +75,7 @@ def sample_positions(pieces: int, count: int) -> list[PackedPosition]:
 
 
 def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
-    positions = sample_positions(pieces, count)
+    positions = sample_positions_with_safe_hand(pieces, count)
     seconds = yardstick = float("inf")
     for _ in range(ROUNDS):  # alternately, and the fastest counts, because noise only adds time
         solver, started = Solver(CLASSIC, MEGABYTES), time.thread_time()
@@ -92,7 +92,7 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
     return figures
 
 
-def _measure_threads(positions: Sequence[PackedPosition]) -> Figures:
+def _measure_one_and_two_threads(positions: Sequence[PackedPosition]) -> Figures:
     """Measure the positions solved a second on one thread and on two threads that share a table, alternately."""
 
     def measure_speed(threads: int) -> float:
@@ -172,5 +172,5 @@ def _measure_annotation_speed(root: Path, games: int, options: AnnotationOptions
     play_games(RunSpec(load_rules("classic"), agents, PAIRINGS, 1, 0), root, games, options.threads)
     archive = ArchiveStore.open(root)
     started = time.perf_counter()
-    summary = annotate_runs(archive, archive.list_run_ids(), options)
+    summary = annotate_runs(archive, archive.list_ids_of_runs_with_games(), options)
     return summary.decisions / (time.perf_counter() - started)

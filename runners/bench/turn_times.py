@@ -29,7 +29,7 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import PackedPosition, position_from_plies
-from quarto.rng import Streams, turn_offset
+from quarto.rng import Streams, turn_seed_offset
 from quarto.rules import CELLS, NONE, Rules
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, PairRange
 from runners.arena.progress import Progress
@@ -38,9 +38,9 @@ from runners.bench.warm_up import choose_rules_name
 from runners.config.agents import agent_from_label
 from runners.config.schemas import MAX_SEED
 from runners.config.yaml_options import load_rules
-from runners.hosting.interruption import exit_code, stop_on_signal
-from runners.terminal.console import build_table, print_tables, show_progress_bar
-from runners.terminal.files import is_standard_stream
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.terminal.console import build_escaped_table, print_tables, show_progress_bar_or_notes
+from runners.terminal.files import is_standard_stream_dash
 from runners.terminal.tables import write_json
 
 MAX_POSITIONS = 10_000
@@ -76,7 +76,7 @@ class TurnTimes:
 
         The figures are in microseconds.
         """
-        return {pieces: _summarize_times(times) for pieces, times in self.samples.items()}
+        return {pieces: _compute_range_quartiles_and_mean(times) for pieces, times in self.samples.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the agent, the rules and the summaries of its times as a dictionary for JSON."""
@@ -102,16 +102,16 @@ def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, 
     """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))
-    with stop_on_signal() as stop, show_progress_bar("timing", "turns") as bar:
+    with stop_on_signal_then_force_exit() as stop, show_progress_bar_or_notes("timing", "turns") as bar:
         times = measure_turn_times(agent, measured_rules, positions, seed, stop, bar)
-    if not is_standard_stream(file):
+    if not is_standard_stream_dash(file):
         print_turn_times(times)
     if file:
         write_json(times.to_dict(), file)
     return exit_code() if stop.is_set() else 0
 
 
-def _summarize_times(times: NDArray[np.float64]) -> dict[str, float]:
+def _compute_range_quartiles_and_mean(times: NDArray[np.float64]) -> dict[str, float]:
     minimum, lower, median, upper, maximum = np.quantile(times, (0.0, 0.25, 0.5, 0.75, 1.0), method="linear").tolist()
     mean = float(times.mean())
     return {
@@ -142,7 +142,7 @@ def measure_turn_times(
         progress.start(sum(map(len, positions_by_pieces.values())))
     samples: dict[int, list[float]] = {pieces: [] for pieces in positions_by_pieces}
     batches = {pieces: Batch.from_positions(row) for pieces, row in positions_by_pieces.items()}
-    for pieces, end in _list_measuring_steps({pieces: len(row) for pieces, row in positions_by_pieces.items()}):
+    for pieces, end in _list_measuring_steps_in_turn({pieces: len(row) for pieces, row in positions_by_pieces.items()}):
         times = samples[pieces]
         while len(times) < end and not stop.is_set():
             batch_size = int(STOP_CHECK_NANOSECONDS / max(times[-1], 1.0)) if times else 1
@@ -164,7 +164,7 @@ class MeasuringStep(NamedTuple):
     end: int  # the index in the row before which all positions have been measured after this step
 
 
-def _list_measuring_steps(counts: Mapping[int, int]) -> Iterator[MeasuringStep]:
+def _list_measuring_steps_in_turn(counts: Mapping[int, int]) -> Iterator[MeasuringStep]:
     """Yield the steps of the measurement in their order; ``counts`` has the positions for each number of pieces."""
     for share in SHARES:
         for pieces, count in counts.items():
@@ -205,7 +205,7 @@ def time_repeated_turns(
     memory(agent)[:] = 0
     started = read_clock(timespec)
     for number in range(turns):
-        turn(position, seed + turn_offset(uint64(number)), rules, agent)
+        turn(position, seed + turn_seed_offset(uint64(number)), rules, agent)
     return read_clock(timespec) - started
 
 
@@ -269,7 +269,8 @@ def print_turn_times(times: TurnTimes) -> None:
     ]
     title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
     print_tables(
-        [build_table([pieces, counts, *summary_columns], title)], [build_table([pieces, *summary_columns], title)]
+        [build_escaped_table([pieces, counts, *summary_columns], title)],
+        [build_escaped_table([pieces, *summary_columns], title)],
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from agents.base.player import list_choosers
+from agents.base.player import list_accepted_choosers
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exchange.export import ExportRequest, read_episodes, write_export_to_stream
@@ -26,7 +26,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
-from quarto.jit import load_kernels
+from quarto.jit import load_imported_kernels
 from runners.arena.execution import execute_request
 from runners.arena.executors.base import Task, Worker
 from runners.arena.executors.processes import Processes
@@ -67,7 +67,7 @@ def time_warm_up_steps() -> Iterator[StepTime]:
                 for number, name in enumerate(list_options("agent"))
             ),
             ("python", lambda: play_python_agents(root)),
-            ("players", load_agent_kernels),
+            ("players", load_agent_and_training_kernels),
         ]
         executor = Processes()
         pool = executor.open_pool(WarmUpTask(str(second_root)), 1, threading.Event())
@@ -77,9 +77,9 @@ def time_warm_up_steps() -> Iterator[StepTime]:
             while pool.pending:
                 yield from itertools.chain.from_iterable(pool.wait_for_results())
         finally:
-            pool.close()
+            pool.release_workers_abandoning_chunks()
             executor.close()
-        yield time_step("others", load_kernels)
+        yield time_step("others", load_imported_kernels)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class WarmUpTask(Task[None, list[StepTime]]):
             ("play", play_session_with_hints),
             ("exchange", partial(export_and_read_games, root)),
             ("openings", partial(index_and_query_openings, root)),
-            ("verify", partial(verify_whole_archive, root)),
+            ("verify", partial(verify_archive_ignoring_problems, root)),
             ("policies", partial(derive_policies, root)),
         ]
         return [time_step(*step) for step in steps]
@@ -131,13 +131,13 @@ def play_python_agents(root: Path) -> None:
     play_games(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
 
 
-def load_agent_kernels() -> None:
+def load_agent_and_training_kernels() -> None:
     """Load the kernels of agents, for all values of their parameters, and the kernels of trainings and environments."""
     for module in ("runners.learning.training.online", "runners.learning.environments.step_kernels"):
         importlib.import_module(module)
     for name in list_options("agent"):
         load_agent(name).build()
-    load_kernels(("agents", "runners"))
+    load_imported_kernels(("agents", "runners"))
 
 
 def export_and_read_games(root: Path) -> None:
@@ -152,8 +152,8 @@ def export_and_read_games(root: Path) -> None:
 def index_and_query_openings(root: Path) -> None:
     """Index the games of an archive, and look up the empty board in the index."""
     archive = ArchiveStore.open(root)
-    index_runs(archive, archive.list_run_ids())
-    run_id = archive.list_run_ids()[0]
+    index_runs(archive, archive.list_ids_of_runs_with_games())
+    run_id = archive.list_ids_of_runs_with_games()[0]
     frames = [
         POSITIONS_TABLE.read_frames(archive, run_id, indexed_range)
         for indexed_range in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
@@ -175,10 +175,10 @@ def derive_policies(root: Path) -> None:
 def annotate_last_decisions(root: Path) -> None:
     """Annotate the last decisions in the games of an archive with exact values."""
     archive = ArchiveStore.open(root)
-    annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
+    annotate_runs(archive, archive.list_ids_of_runs_with_games(), AnnotationOptions(from_pieces=FROM_PIECES, threads=1))
 
 
-def verify_whole_archive(root: Path) -> None:
+def verify_archive_ignoring_problems(root: Path) -> None:
     """Verify an archive with its derived tables. Problems are ignored."""
     verify_archive(ArchiveStore.open(root))
 
@@ -202,4 +202,4 @@ def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> f
 
 def choose_rules_name(agent: AgentSpec) -> str:
     """Return the name of rules that an agent plays: ``classic`` if it plays them, otherwise ``own_piece``."""
-    return "classic" if "opponent" in list_choosers(agent.build()) else "own_piece"
+    return "classic" if "opponent" in list_accepted_choosers(agent.build()) else "own_piece"

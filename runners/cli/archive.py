@@ -59,7 +59,11 @@ def import_(
     """Add games from a text file."""
     from runners.cli.maintenance import import_games_file
 
-    raise typer.Exit(import_games_file(archive, file, rules, name, skip_bad, f"qarena {options.format_command_line()}"))
+    raise typer.Exit(
+        import_games_file(
+            archive, file, rules, name, skip_bad, f"qarena {options.format_command_line_without_program()}"
+        )
+    )
 
 
 @archive_group.command("ls")
@@ -198,10 +202,12 @@ def sql(
     The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
     """
     from analytics.questions.sql.query_execution import QueryLimits
-    from runners.cli.queries import output_sql_answer
+    from runners.cli.queries import output_sql_answer_indexing_if_needed
 
     limits = QueryLimits(memory, spill, timeout)
-    output_sql_answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
+    output_sql_answer_indexing_if_needed(
+        archive, sys.stdin.read() if question == "-" else question, limits, table, check
+    )
 
 
 @options.add_output_options
@@ -292,13 +298,13 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.questions.openings import OpeningsQuery, add_rules_name
     from analytics.questions.selection import GameFilter
-    from runners.cli.queries import output_openings
-    from runners.config.agents import find_stored_label
+    from runners.cli.queries import index_and_output_openings
+    from runners.config.agents import find_stored_label_or_same
 
-    decider, opponent_label = (find_stored_label(archive, label) for label in (agent, opponent))
+    decider, opponent_label = (find_stored_label_or_same(archive, label) for label in (agent, opponent))
     games = GameFilter(runs=tuple(run or ()), agent=decider, opponent=opponent_label, since=since, until=until)
     query = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
-    output_openings(archive, query, table)
+    index_and_output_openings(archive, query, table)
 
 
 @options.add_output_options

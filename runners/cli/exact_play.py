@@ -175,7 +175,9 @@ def build(
     from runners.exact.tablebases import build_tablebase
 
     request = TablebaseBuildRequest(load_rules(rules), pieces, directory or user_folder(), threads, megabytes)
-    raise typer.Exit(build_tablebase(request, load_executor(executor, ray_address), options.format_command_line()))
+    raise typer.Exit(
+        build_tablebase(request, load_executor(executor, ray_address), options.format_command_line_without_program())
+    )
 
 
 @tablebase_group.command()

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from runners.cli import options
-from runners.config.recipes import is_training_requested
+from runners.config.recipes import is_training_experiment_chosen
 
 agents_group = options.create_command_group(
     "agents", "List, show, check and create agents.", invoke_without_command=True
@@ -22,21 +22,21 @@ AGENT_INTERFACES = ("choose", "play", "kernel")
 @options.add_hydra_options
 def run(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
     """Play a match or a tournament."""
-    launch(choose_application(arguments or []), arguments, keep_going)
+    launch(choose_run_or_training_application(arguments or []), arguments, keep_going)
 
 
 @options.add_hydra_options
 def sweep(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
     """Play every combination of the given values."""
-    launch(choose_application(arguments or []), arguments, keep_going)
+    launch(choose_run_or_training_application(arguments or []), arguments, keep_going)
 
 
-def choose_application(arguments: Sequence[str]) -> Any:
+def choose_run_or_training_application(arguments: Sequence[str]) -> Any:
     """Return ``TRAIN`` if the arguments name the experiment of a training, and ``RUN`` otherwise.
 
     The commands ``run`` and ``sweep`` launch the returned application.
     """
-    if is_training_requested(arguments):
+    if is_training_experiment_chosen(arguments):
         from runners.learning.training.application import TRAIN
 
         return TRAIN
@@ -88,7 +88,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.play.game_series import PlayOptions, play_series
     from runners.play.levels import find_level_agent
 
-    logged_archive, command = None if no_log else archive, f"qarena {options.format_command_line()}"
+    logged_archive, command = None if no_log else archive, f"qarena {options.format_command_line_without_program()}"
     play_series(
         PlayOptions(
             find_level_agent(agent),
@@ -158,9 +158,11 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     check_choice("--other-code", other_code, OTHER_CODE_ACTIONS)
     options.check_output_files(force, markdown, html)
     storage = ArchiveOptions(archive, other_code=other_code)
-    pairing_options = reproduction.PairingOptions(games, seed, threads, storage, options.format_command_line())
+    pairing_options = reproduction.PairingOptions(
+        games, seed, threads, storage, options.format_command_line_without_program()
+    )
     raise typer.Exit(
-        reproduction.reproduce(reproduction.build_reproduce_request(study, pairing_options, markdown, html))
+        reproduction.reproduce(reproduction.build_request_with_even_games(study, pairing_options, markdown, html))
     )
 
 
@@ -206,12 +208,12 @@ def new(
     The new agent can play at once, and is yours to change.
     """
     from quarto.sources import find_module_spec
-    from runners.authoring.new_agent import create_agent_files
+    from runners.authoring.new_agent import create_and_describe_agent_files
     from runners.config.yaml_options import use_config_dir
     from runners.terminal.console import find_program, print_line
 
     with use_config_dir(config_dir if config_dir.is_dir() else None):
-        files = create_agent_files(name, interface, config_dir)
+        files = create_and_describe_agent_files(name, interface, config_dir)
     width = max(len(str(path)) for path in files)
     program, folder = find_program(), shlex.quote(str(config_dir))
     for line in (

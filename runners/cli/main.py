@@ -23,7 +23,7 @@ from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import compilation_progress
 from runners.cli import archive, exact_play, games, policies
 from runners.cli.options import MARKUP
-from runners.cli.system_errors import explain_system_error, flush_output, open_closed_streams, print_error
+from runners.cli.system_errors import explain_system_error, flush_standard_output, open_closed_streams, print_error
 from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
 
 # Number of new objects after which Python collects garbage. Imports create millions of objects that stay: with Python's
@@ -31,7 +31,7 @@ from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_r
 GARBAGE_THRESHOLD = 100_000
 
 
-class CommandGroup(TyperGroup):
+class InterruptibleCommandGroup(TyperGroup):
     """The group of all commands, in the order of the help.
 
     The group prints a line at Ctrl-C, because Typer would not.
@@ -39,7 +39,7 @@ class CommandGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of the panels."""
-        return sorted(super().list_commands(ctx), key=[*map(_find_command_name, chain(*PANELS.values()))].index)
+        return sorted(super().list_commands(ctx), key=[*map(_format_command_name, chain(*PANELS.values()))].index)
 
     def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
         """Parse the command line into the context of a command. Raises ``typer.Exit`` at Ctrl-C."""
@@ -62,7 +62,7 @@ def _exit_on_interrupt() -> Iterator[None]:
         raise typer.Exit(exit_code()) from None
 
 
-class SqlCommand(TyperCommand):
+class SqlCommandAcceptingLeadingComment(TyperCommand):
     """The command ``qarena sql``, whose question may begin like an option, because SQL comments begin with ``--``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -70,12 +70,12 @@ class SqlCommand(TyperCommand):
 
         A word that begins with a dash but contains a space is taken as the question, unless ``--`` is among the words.
         """
-        questions = [] if "--" in args else [word for word in args if _is_question(word)]
+        questions = [] if "--" in args else [word for word in args if _is_question_with_leading_dash(word)]
         options = [word for word in args if word not in questions]
         return super().parse_args(ctx, [*options, "--", *questions] if questions else args)
 
 
-def _is_question(word: str) -> bool:
+def _is_question_with_leading_dash(word: str) -> bool:
     """Return whether a word that begins with a dash is a question and not an option.
 
     A question has a space before its first ``=``; an option has none.
@@ -85,7 +85,7 @@ def _is_question(word: str) -> bool:
 
 app = typer.Typer(
     name="qarena",
-    cls=CommandGroup,
+    cls=InterruptibleCommandGroup,
     help="Experiments with the board game Quarto: play, log every ply, ask in SQL.",
     epilog="--debug anywhere shows the traceback of an error.",
     no_args_is_help=True,
@@ -133,12 +133,18 @@ for panel, commands in PANELS.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, rich_help_panel=panel)
         else:
-            app.command(rich_help_panel=panel, cls=SqlCommand if command is archive.sql else TyperCommand)(command)
+            app.command(
+                rich_help_panel=panel, cls=SqlCommandAcceptingLeadingComment if command is archive.sql else TyperCommand
+            )(command)
 
 
-def _find_command_name(command: Any) -> str:
-    """Return the name that users type for ``command``, which is a command's function or a group of commands."""
-    return str(command.info.name if isinstance(command, typer.Typer) else command.__name__.replace("_", "-"))
+def _format_command_name(function_or_group: Any) -> str:
+    """Return the name that users type for ``function_or_group``, a command's function or a group of commands."""
+    return str(
+        function_or_group.info.name
+        if isinstance(function_or_group, typer.Typer)
+        else function_or_group.__name__.replace("_", "-")
+    )
 
 
 def _print_version(is_requested: bool) -> None:
@@ -184,14 +190,14 @@ class CompilingNotice:
 
         now = self._clock()
         if self._last is None:
-            self.print_note(
+            self.print_on_standard_error(
                 "Compiling the kernels that this command needs, which may take a minute. "
                 "Later commands find them ready."
             )
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.print_note(f"… {format_count_with_noun(compilation_progress.compiled, 'kernel')} so far")
+            self.print_on_standard_error(f"… {format_count_with_noun(compilation_progress.compiled, 'kernel')} so far")
         self._last = now
 
     def print_total(self) -> None:
@@ -200,9 +206,11 @@ class CompilingNotice:
 
         if self._last is not None:
             count = format_count_with_noun(compilation_progress.compiled, "kernel")
-            self.print_note(f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out.")
+            self.print_on_standard_error(
+                f"Compiled {count} in {compilation_progress.seconds:.1f} s. Speeds leave this time out."
+            )
 
-    def print_note(self, text: str) -> None:
+    def print_on_standard_error(self, text: str) -> None:
         """Print one line on standard error."""
         typer.echo(text, err=True)
 
@@ -233,7 +241,7 @@ def _run_and_explain_errors() -> None:
         _check_current_folder()
         notice = compilation_progress.announce = CompilingNotice()
         try:
-            _run_command()
+            _run_command_and_exit()
         finally:
             notice.print_total()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
@@ -246,25 +254,27 @@ def _run_and_explain_errors() -> None:
             raise SystemExit(0) from None
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
-        from analytics.store.files.backend import hide_credentials
+        from analytics.store.files.backend import hide_endpoint_credentials
 
         if debug:
-            typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
+            typer.echo(hide_endpoint_credentials(traceback.format_exc()), err=True, nl=False)
         # A library may have turned the KeyboardInterrupt into an error of its own.
         if is_stop_requested() and not isinstance(error, FailureError):
             print_error("interrupted")
             raise SystemExit(exit_code()) from None
-        print_error(f"error: {hide_credentials(_format_error(error, debug))}")
+        print_error(f"error: {hide_endpoint_credentials(_format_error_line(error, debug))}")
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
 
 
-def _run_command() -> None:
+def _run_command_and_exit() -> None:
     """Carry out the command that was typed, and raise ``SystemExit`` with its exit code.
 
     Raises ``RequestError`` for options and arguments that the command does not take.
     """
     try:
-        code = _build_command(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="qarena", standalone_mode=False)
+        code = _build_app_with_command_or_all(sys.argv[1] if len(sys.argv) > 1 else "")(
+            prog_name="qarena", standalone_mode=False
+        )
     except typer.TyperException as error:
         message, context = error.format_message(), getattr(error, "ctx", None)
         if not message:  # the words name a group without a command, and its help was printed
@@ -272,7 +282,7 @@ def _run_command() -> None:
         raise RequestError(
             message.rstrip(".") + (_describe_usage_remedy(error, context, message) if context else "")
         ) from None
-    flush_output()
+    flush_standard_output()
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
@@ -297,7 +307,7 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
 
 
 @functools.cache
-def _build_command(command_name: str) -> Any:
+def _build_app_with_command_or_all(command_name: str) -> Any:
     """Build a Click group that has only the command with this name, or all commands if none has it.
 
     Each command takes a millisecond to build. The cache serves programs that run many commands in one process, as the
@@ -305,10 +315,10 @@ def _build_command(command_name: str) -> Any:
     """
     single_command_app = copy(app)
     single_command_app.registered_commands = [
-        info for info in app.registered_commands if _find_command_name(info.callback) == command_name
+        info for info in app.registered_commands if _format_command_name(info.callback) == command_name
     ]
     single_command_app.registered_groups = [
-        info for info in app.registered_groups if _find_command_name(info.typer_instance) == command_name
+        info for info in app.registered_groups if _format_command_name(info.typer_instance) == command_name
     ]
     return _hide_metavars_and_expand_homes(
         typer.main.get_command(
@@ -339,20 +349,21 @@ def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
 
     The signature is that of a Click callback.
     """
-    from analytics.store.files.backend import expand_home
+    from analytics.store.files.backend import expand_home_if_known
 
     if isinstance(value, list | tuple):
         return type(value)(_expand_homes(_context, _parameter, item) for item in value)
-    return expand_home(value) if isinstance(value, Path) else value
+    return expand_home_if_known(value) if isinstance(value, Path) else value
 
 
 MAX_ERROR_CHARACTERS = 4000  # of an error's message
 
 
-def _format_error(error: BaseException, debug: bool) -> str:
+def _format_error_line(error: BaseException, is_traceback_printed: bool) -> str:
     """Format an error that ends a command as one line.
 
-    The line for an unexpected error names the class of the error and, unless ``debug`` is set, the option ``--debug``.
+    The line for an unexpected error names the class of the error and, unless ``is_traceback_printed`` is set, the
+    option ``--debug``.
     """
     from analytics.store.texts import to_line
 
@@ -362,4 +373,4 @@ def _format_error(error: BaseException, debug: bool) -> str:
     text = to_line(str(error) if is_expected else f"{type(error).__name__}: {error}", MAX_ERROR_CHARACTERS)
     if is_expected:
         return text
-    return text if debug else f"{text} (unexpected; --debug shows where)"
+    return text if is_traceback_printed else f"{text} (unexpected; --debug shows where)"

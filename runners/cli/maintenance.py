@@ -18,9 +18,9 @@ from analytics.exchange.export import ExportRequest, ExportSummary, write_export
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
 from analytics.questions.columns import format_count_with_noun
-from analytics.store.archive import ArchiveStore, select_run_ids
+from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.store.files.local_files import find_backend
-from analytics.store.marker import remember_archive, warn_if_unknown_archive
+from analytics.store.marker import remember_archive, warn_once_of_unverified_archive
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import to_line
 from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
@@ -38,7 +38,7 @@ from runners.arena.code_fingerprints import build_class_code_record
 from runners.config.yaml_options import load_rules
 from runners.hosting.interruption import exit_code
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import STANDARD_STREAM, read_file
 
 MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 10, 4 << 30  # limited, because a file is built in memory
@@ -64,7 +64,7 @@ def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOpti
     if not MIN_FILE_BYTES <= size <= MAX_FILE_BYTES:
         raise RequestError(f"--size {size:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
     archive = ArchiveStore.open(root)
-    runs = select_run_ids(archive, run_ids)
+    runs = select_requested_or_all_run_ids(archive, run_ids)
     filtered_runs = runs if run_ids else None
     if options.dry_run:
         count = sum(count_compactable_files(archive, run_id, size) for run_id in runs)
@@ -72,7 +72,7 @@ def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOpti
         return
     total = CompactionSummary()
     try:
-        with show_progress_bar("compacting", "files") as bar:
+        with show_progress_bar_or_notes("compacting", "files") as bar:
             bar.start(sum(count_compactable_files(archive, run_id, size) for run_id in runs))
             for run_id in runs:
                 run_total = compact_run(archive, run_id, size, bar.advance, min_age)
@@ -101,21 +101,23 @@ def _print_planned_removals(compactable: int, unneeded: Sequence[UnneededFile], 
     """
     for file in unneeded:
         path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named the file
-        fate = "goes " if file.is_removable(min_age) else "stays"
-        console.print_line(f"{fate}  {file.bytes:,} bytes  {path}: {_explain_fate(file, min_age)}")
-    removable_count = sum(file.is_removable(min_age) for file in unneeded)
+        fate = "goes " if file.is_own_and_old_enough(min_age) else "stays"
+        console.print_line(f"{fate}  {file.bytes:,} bytes  {path}: {_explain_why_removed_or_kept(file, min_age)}")
+    removable_count = sum(file.is_own_and_old_enough(min_age) for file in unneeded)
     files = format_count_with_noun(compactable, "file")
     removals = format_count_with_noun(removable_count, "file")
     console.print_line(f"{files} of games would become fewer and larger; {removals} would be removed")
 
 
-def _explain_fate(file: UnneededFile, min_age: float) -> str:
+def _explain_why_removed_or_kept(file: UnneededFile, min_age: float) -> str:
     """Return the reason why a file that is not needed would be removed, or why it would stay."""
     if not file.ours:
         return "no archive names a file like this, so it is never removed"
     why = "other files hold the same" if file.replaced else "a writer that was killed left it"
     seconds = f"{file.age_seconds:,.0f} s"
-    return why if file.is_removable(min_age) else f"{why}, but only {seconds} ago, and somebody may still use it"
+    return (
+        why if file.is_own_and_old_enough(min_age) else f"{why}, but only {seconds} ago, and somebody may still use it"
+    )
 
 
 def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
@@ -125,15 +127,15 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     """
     if len(roots) < 2:
         raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
-    names = [find_backend(root).identity(root) for root in roots]
+    names = [find_backend(root).encode_absolute_location(root) for root in roots]
     if len(set(names)) < len(names):
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
     sources = [ArchiveStore.open(root) for root in roots[:-1]]
     for root in roots[:-1]:
-        warn_if_unknown_archive(root)
+        warn_once_of_unverified_archive(root)
     target = ArchiveStore.open(roots[-1], create=True)
     try:
-        with show_progress_bar("merging", "games") as bar:
+        with show_progress_bar_or_notes("merging", "games") as bar:
             bar.start(sum(source.count_games(record.run_id) for source in sources for record in source.load_runs()))
             summary = archive_merge.merge_archives(
                 sources, target, MergeOptions(policy_prefix, allow_other_code), bar.advance
@@ -156,7 +158,7 @@ def _format_compaction_summary(summary: CompactionSummary, root: PurePath, remai
     option = format_archive_option(root)
     if summary.files:
         subject = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
-        text = f"{subject} now {summary.by}{removed}"
+        text = f"{subject} now {summary.larger_files}{removed}"
     else:
         text = f"Nothing to compact in {root}: all files are large, or alone in their run{removed}"
     if young_count:
@@ -183,7 +185,7 @@ def verify_archive(root: PurePath) -> int:
     Return the exit code: 1 if there are problems, else 0.
     """
     archive = ArchiveStore.open(root)
-    with show_progress_bar("verifying", "games") as bar:
+    with show_progress_bar_or_notes("verifying", "games") as bar:
         bar.start(None)
         report = verification.verify_archive(archive, bar.advance)
     remember_archive(root)
@@ -211,7 +213,7 @@ def export_games(root: PurePath, request: ExportRequest, output: str, force: boo
             write_export_to_stream(archive, request, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
-        with show_progress_bar("exporting", "games") as bar:
+        with show_progress_bar_or_notes("exporting", "games") as bar:
             bar.start(None)
             summary = write_export(archive, request, Path(output), force, bar.advance)
     typer.echo(_format_export_summary(summary, request, output))

@@ -31,7 +31,7 @@ def create_command_group(name: str, help: str, **settings: Any) -> typer.Typer: 
     return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
 
-def format_command_line() -> str:
+def format_command_line_without_program() -> str:
     """Return the typed arguments as one line, quoted for the shell, without the name of the program."""
     return shlex.join(sys.argv[1:])
 
@@ -271,17 +271,19 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
         help: Annotated[bool, Option("--help", "-h", help="Show this message and exit.")] = False,  # noqa: A002
         **arguments: Any,
     ) -> None:
-        def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
+        def launch_and_exit(
+            application: Any, words: Sequence[str] | None, play_on_despite_forfeits: bool = False
+        ) -> None:
             """Let Hydra carry out an application with the typed words, and raise ``typer.Exit`` with its exit code."""
             from runners.config.arguments import parse_arguments
             from runners.config.execution import run_hydra_command
             from runners.terminal.console import format_shell_line
 
             typed = format_shell_line(sys.argv[1:])
-            command_arguments = parse_arguments(words or [], archive, keep_going, config_dir or [], typed)
+            command_arguments = parse_arguments(words or [], archive, play_on_despite_forfeits, config_dir or [], typed)
             raise typer.Exit(run_hydra_command(application, context, command_arguments, multirun, cfg, help))
 
-        command(**arguments, launch=launch)
+        command(**arguments, launch=launch_and_exit)
 
     return _merge_parameters(command, run_command)
 

@@ -42,9 +42,9 @@ def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCH
 
     The card also says where the policy comes from: runs, condition, code, and the policies that played its games.
     """
-    from runners.learning.policies.output import print_policy
+    from runners.learning.policies.output import print_policy_and_lineage
 
-    print_policy(archive, policy)
+    print_policy_and_lineage(archive, policy)
 
 
 @policy_group.command(
@@ -81,9 +81,14 @@ def import_(
     are the rules of the positions (default: classic). scale multiplies the values (default: 1). conflicts says what to
     do with equal turns, up to symmetry, that have different values: refuse, mean or first (default: refuse).
     """
-    from runners.learning.policies.table_import import import_policy, parse_settings
+    from runners.learning.policies.table_import import import_policy, parse_settings_with_defaults
 
-    import_policy(archive, file, parse_settings(settings or []), f"qarena {options.format_command_line()}")
+    import_policy(
+        archive,
+        file,
+        parse_settings_with_defaults(settings or []),
+        f"qarena {options.format_command_line_without_program()}",
+    )
 
 
 @policy_group.command("rebuild")
@@ -210,10 +215,13 @@ def make(
         select_datasets,
     )
 
-    with interruption.stop_on_signal() as stop:
+    with interruption.stop_on_signal_then_force_exit() as stop:
         parts = list_splits(select_datasets(datasets or []), games, seed)
         if not create_datasets_unless_stopped(
-            DatasetRequest(folder, parts, threads, f"qarena {options.format_command_line()}", permalink), stop
+            DatasetRequest(
+                folder, parts, threads, f"qarena {options.format_command_line_without_program()}", permalink
+            ),
+            stop,
         ):
             typer.echo("interrupted: the same command goes on from here", err=True)
             raise typer.Exit(interruption.exit_code())

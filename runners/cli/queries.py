@@ -21,7 +21,7 @@ from analytics.questions.openings import (
     OpeningsQuery,
     parse_openings_query,
 )
-from analytics.questions.sql.conditions import check_and_combine_conditions
+from analytics.questions.sql.conditions import check_and_combine_both_conditions
 from analytics.questions.sql.connection import ScratchFolder
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
@@ -29,18 +29,18 @@ from analytics.questions.sql.views import run_condition_sql
 from analytics.report.answers import answer_openings
 from analytics.report.frame_formats import STREAMED_FORMATS
 from analytics.report.page import render_report
-from analytics.store.archive import ArchiveStore, select_run_ids
+from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, index_new_games_if_writable, is_index_writable
-from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal
+from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal_then_force_exit
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import TableOutput, write_file
-from runners.terminal.tables import output_batches, output_frame, output_result, print_first_rows
+from runners.terminal.tables import output_batches, output_frame, output_result, print_first_and_count_all_rows
 
 GRACE_SECONDS = 0.5  # time for DuckDB to stop before the process ends
 
@@ -72,9 +72,9 @@ def index_archive(
     indexed. Raises ``RequestError`` for a run that does not exist.
     """
     archive = ArchiveStore.open(root)
-    runs = select_run_ids(archive, run_ids)
+    runs = select_requested_or_all_run_ids(archive, run_ids)
     clock = WorkClock()
-    with stop_on_signal() as stop:
+    with stop_on_signal_then_force_exit() as stop:
         indexed, sum_count = index_and_compact_sums(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
@@ -93,7 +93,7 @@ def index_archive(
         console.print_line(f"Nothing to index: {count} {verb} indexed in {root}{sums_clause}.")
 
 
-def output_sql_answer(
+def output_sql_answer_indexing_if_needed(
     root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool = True
 ) -> None:
     """Print or write the answer to an SQL query; index positions first if the query needs the index.
@@ -142,14 +142,14 @@ def _run_sql_and_output(
 ) -> None:
     with OpenArchive(root, limits, check_files) as archive:
         if output.is_printed:
-            archive.stream(query, partial(print_first_rows, wide=output.wide), exact=False)
+            archive.stream(query, partial(print_first_and_count_all_rows, wide=output.wide), exact=False)
         elif output.form in STREAMED_FORMATS:
             archive.stream(query, partial(output_batches, output=output))
         else:
             output_frame(archive.sql(query), output)
 
 
-def output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
+def index_and_output_openings(root: PurePath, query: OpeningsQuery, output: TableOutput) -> None:
     """Index new games, and print or write the decisions that were made in a position, with their results."""
     parse_openings_query(ArchiveStore.open(root), query)  # refuse a wrong query before anything is written
     index_new_games_if_writable(root)
@@ -164,7 +164,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     Raises ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets; raises
     ``FailureError`` if the file cannot be written.
     """
-    with open_archive(root) as archive, show_progress_bar("writing the report", "games"):
+    with open_archive(root) as archive, show_progress_bar_or_notes("writing the report", "games"):
         page = render_report(archive, _build_condition(archive, where, run_ids), title, run_ids)
     content = page.encode()
     write_file(output, content)
@@ -176,7 +176,7 @@ def _build_condition(archive: OpenArchive, where: str | None, run_ids: Sequence[
 
     If ``run_ids`` is empty, the games of all runs qualify. Raises ``RequestError`` for an unknown run.
     """
-    run_condition = run_condition_sql(select_run_ids(archive.archive, run_ids)) if run_ids else None
+    run_condition = run_condition_sql(select_requested_or_all_run_ids(archive.archive, run_ids)) if run_ids else None
     if run_condition is None or where is None:
         return run_condition or where
-    return check_and_combine_conditions(archive, run_condition, where)
+    return check_and_combine_both_conditions(archive, run_condition, where)

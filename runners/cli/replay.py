@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from analytics.questions.columns import format_count_with_noun, format_game_name
+from analytics.questions.columns import format_count_with_noun, format_short_game_name
 from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
@@ -20,8 +20,8 @@ from runners.arena.replay import Replay, replay_run
 from runners.arena.spec import OBJECT_TARGET, POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.config.agent_policies import attach_policy
 from runners.config.yaml_options import load_raw_options
-from runners.hosting.interruption import exit_code, stop_on_signal
-from runners.terminal.console import print_line, print_note, show_progress_bar
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.terminal.console import print_line, print_note, show_progress_bar_or_notes
 
 
 class RunReplay(NamedTuple):
@@ -104,15 +104,16 @@ def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> in
     The code is 0 if the games are the same, 1 if they differ, and that of an interrupted command after a signal. Raises
     as ``replay_and_compare`` does.
     """
-    with stop_on_signal() as stop, show_progress_bar("playing again", "games") as bar:
+    with stop_on_signal_then_force_exit() as stop, show_progress_bar_or_notes("playing again", "games") as bar:
         record, replay, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
     if other_code:
         print_note(f"the run was played by other code ({other_code})")
     if replay.difference:
         labels = " against ".join(record.pairings[replay.difference.pairing])
-        name = format_game_name(run_id, replay.difference.game_id)
+        name = format_short_game_name(run_id, replay.difference.game_id)
         print_line(
-            f"differs: run {run_id}, {labels}, {replay.difference.change}; the first game that differs is {name}"
+            f"differs: run {run_id}, {labels}, {replay.difference.first_change_text}; "
+            f"the first game that differs is {name}"
         )
         print_line(f"  in the archive  {replay.difference.stored}\n  played again    {replay.difference.played}")
         return 1

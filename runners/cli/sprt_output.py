@@ -19,9 +19,9 @@ from analytics.statistics.sprt import (
     log_likelihood_ratio,
 )
 from analytics.statistics.tally import Estimate
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 
 if TYPE_CHECKING:
     from runners.arena.sprt import OnPairs, SprtOutcome  # to test given counts, nothing that plays is needed
@@ -39,15 +39,15 @@ def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
     if not is_shown:
         yield lambda _trial: None
         return
-    with show_progress_bar("testing", "games") as bar:
+    with show_progress_bar_or_notes("testing", "games") as bar:
         if not bar.is_shown:
-            yield _ProgressPrinter().print_if_due
+            yield _ProgressPrinter().print_if_doubled_or_overdue
             return
         bar.start(games)
 
         def report(trial: SequentialTest) -> None:
             bar.set_done(2 * trial.pairs)
-            bar.set_description(format_state(trial))
+            bar.set_description(format_llr_games_and_strength(trial))
 
         yield report
 
@@ -58,18 +58,20 @@ class _ProgressPrinter:
     def __init__(self) -> None:
         self._printed_pairs, self._printed_at = 0, time.monotonic()  # the number of pairs and the time of the last line
 
-    def print_if_due(self, trial: SequentialTest) -> None:
+    def print_if_doubled_or_overdue(self, trial: SequentialTest) -> None:
         """Print the state of the test if its pairs have doubled since the last line, or if half a minute has passed."""
         now = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._printed_pairs or now - self._printed_at >= NOTE_SECONDS):
-            console.print_note(format_state(trial))
+            console.print_note(format_llr_games_and_strength(trial))
             self._printed_pairs, self._printed_at = trial.pairs, now
 
 
-def format_state(trial: SequentialTest) -> str:
+def format_llr_games_and_strength(trial: SequentialTest) -> str:
     """Format the state of a test as one line: its log-likelihood ratio with bounds, its games and its nElo so far."""
     lower, upper = trial.hypotheses.bounds
-    strength = f", nElo {format_estimate(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
+    strength = (
+        f", nElo {format_mean_and_half_width(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
+    )
     games = format_count_with_noun(2 * trial.pairs, "game")
     return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {games}{strength}"
 
@@ -81,7 +83,7 @@ def print_outcome(outcome: SprtOutcome) -> None:
         console.print_note(f"run {outcome.experiment.run_id} has no games yet")
         return
     estimate_lines = format_test(trial.counts, trial.hypotheses, estimate_strength(trial.counts))
-    for line in [*estimate_lines, *_format_verdict(outcome), _format_games_played(outcome)]:
+    for line in [*estimate_lines, *_format_verdict(outcome), _format_games_seconds_and_run(outcome)]:
         console.print_line(line)
 
 
@@ -106,7 +108,7 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
     return lines
 
 
-def _format_games_played(outcome: SprtOutcome) -> str:
+def _format_games_seconds_and_run(outcome: SprtOutcome) -> str:
     """Format the number of games played now, their seconds, and the run that holds all games."""
     where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
@@ -123,7 +125,7 @@ def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
         "verdict": trial.accepted or "undecided",
         "games": f"{2 * trial.pairs:,}",
         "LLR": f"{trial.ratio:.2f}",
-        "nElo": format_estimate(estimate_strength(trial.counts).normalised_elo, 1) if trial.pairs else "·",
+        "nElo": format_mean_and_half_width(estimate_strength(trial.counts).normalised_elo, 1) if trial.pairs else "·",
     }
 
 
@@ -148,7 +150,7 @@ def print_test_of_counts(counts_text: str, hypothesis_settings: Sequence[str]) -
 def _parse_hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
     key, _, value = setting.partition("=")
     if key not in names:
-        raise RequestError(f"{setting!r} cannot be used with --counts{describe_valid_names(key, names)}")
+        raise RequestError(f"{setting!r} cannot be used with --counts{suggest_valid_names(key, names)}")
     try:
         return key, float(value)
     except ValueError:
@@ -165,13 +167,13 @@ def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strengt
     return [
         f"Pairs  {strength.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named_counts),
         f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({hypotheses_text})",
-        f"nElo   {format_estimate(strength.normalised_elo)}",
-        f"Elo    {format_estimate(strength.elo)}",
+        f"nElo   {format_mean_and_half_width(strength.normalised_elo)}",
+        f"Elo    {format_mean_and_half_width(strength.elo)}",
         f"LOS    {strength.superiority:.5f}",
     ]
 
 
-def format_estimate(estimate: Estimate, digits: int = 4) -> str:
+def format_mean_and_half_width(estimate: Estimate, digits: int = 4) -> str:
     """Format an estimate as its mean ± half the width of its interval, both rounded to ``digits`` decimals."""
     mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
     half_width = (estimate.high - estimate.low) / 2

@@ -73,6 +73,6 @@ def explain_system_error(error: BaseException) -> str | None:
     return f"{OUTPUT_FAILURE}: {reason}: {remedy}" if error.errno in OUTPUT_ERRNOS else None
 
 
-def flush_output() -> None:
+def flush_standard_output() -> None:
     """Flush standard output. Raises ``OSError`` if that fails, which Python itself would ignore at exit."""
     cast("IO[str]", sys.stdout).flush()

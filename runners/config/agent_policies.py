@@ -17,7 +17,7 @@ from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.spec import AgentSpec
 from runners.config.yaml_options import (
     find_declared_files,
@@ -113,7 +113,8 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
     if kinds and policy.kind not in kinds:
         raise RequestError(
             f"agent '{agent.label}' plays by policies of kind {' or '.join(map(repr, kinds))}, and policy "
-            f"'{card.name}' is of kind '{policy.kind}', which {_format_readers(list_reader_names(policy.kind))}"
+            f"'{card.name}' is of kind '{policy.kind}', "
+            f"which {_format_readers_with_verb(list_reader_names(policy.kind))}"
         )
     if policy_parameter:
         return replace(named_agent, policy=policy)
@@ -121,7 +122,7 @@ def attach_policy(agent: AgentSpec, yaml_settings: Mapping[str, Any], root: Pure
     return replace(named_agent, params=params | dict(policy.parameters))
 
 
-def _format_readers(agents: Sequence[str]) -> str:
+def _format_readers_with_verb(agents: Sequence[str]) -> str:
     """Format the names of agents as the subject and the verb of a sentence: "a and b read"."""
     all_but_last = ", ".join(agents[:-1])
     return (
@@ -155,7 +156,7 @@ def find_default_player(
         kinds = [kind for reader in readers for kind in reader.kinds if kind != ANY]
         raise RequestError(
             f"policy '{policy_name}' is of kind '{policy.kind}', which no agent plays by default"
-            f"{describe_valid_names(policy.kind, kinds)}"
+            f"{suggest_valid_names(policy.kind, kinds)}"
         )
     if policy.kind == GENOME:
         genes = set(policy.parameters)
@@ -213,7 +214,7 @@ def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], polic
         if gene not in genes:
             raise RequestError(
                 f"agent '{agent.label}' has no gene {gene!r} of policy '{policy_name}'"
-                f"{describe_valid_names(gene, genes)}"
+                f"{suggest_valid_names(gene, genes)}"
             )
     for gene in genes:
         if gene not in policy.parameters:
@@ -258,7 +259,7 @@ def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, st
     source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
     parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
-    files = [f"{name}, {file.bytes:,} bytes" + _format_row_count(file.rows) for name, file in stored]
+    files = [f"{name}, {file.bytes:,} bytes" + _format_row_count_suffix(file.rows) for name, file in stored]
     origin = describe_policy_origin(card)
     return [
         ("name", card.name),
@@ -304,5 +305,5 @@ def describe_policy_origin(card: PolicyCard) -> PolicyOriginText:
     return PolicyOriginText("trainer", f"{learned['trainer']}, seed {learned['seed']}{suffix}")
 
 
-def _format_row_count(rows: int | None) -> str:
+def _format_row_count_suffix(rows: int | None) -> str:
     return "" if rows is None else f", {rows:,} rows"

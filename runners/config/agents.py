@@ -13,7 +13,7 @@ from analytics.store import labels
 from analytics.store.archive import ArchiveStore
 from analytics.store.labels import parse_setting_value, split_label
 from analytics.store.records import LABEL
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.spec import AGENT_PARAMETERS, POLICY_PARAMETERS, AgentSpec, find_target, format_label, shorten_paths
 from runners.config.yaml_options import (
     LIMIT_KEYS,
@@ -54,7 +54,7 @@ def normalise_label(label: str) -> str:
     return label
 
 
-def find_stored_label(root: PurePath, label: str | None) -> str | None:
+def find_stored_label_or_same(root: PurePath, label: str | None) -> str | None:
     """Return the form in which the archive at ``root`` stores a label, or None if ``label`` is None.
 
     ``label`` may name parameters with their default values, as in ``mcts(iterations=200)``. If no stored agent
@@ -62,7 +62,7 @@ def find_stored_label(root: PurePath, label: str | None) -> str | None:
     """
     if label is None or "(" not in label:
         return label
-    return labels.find_stored_label(ArchiveStore.open(root).load_runs(), label)
+    return labels.find_stored_label_or_keep_text(ArchiveStore.open(root).load_runs(), label)
 
 
 def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
@@ -92,7 +92,7 @@ def _agent_from_yaml(
     valid = select_parameters(yaml_settings)
     for key in settings:
         if key not in (*valid, *extra_keys):
-            raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{describe_valid_names(key, valid)}")
+            raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{suggest_valid_names(key, valid)}")
     return agent_from_settings(name, {**yaml_settings, **settings}, yaml_settings, root, trusted)
 
 

@@ -166,7 +166,7 @@ class RunApplication(Application):
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
             objective.check_duration(request.spec)
         experiment = open_experiment(request)
-        return lambda: _play_experiment(experiment, objective, launch)
+        return lambda: _play_experiment_printing_later(experiment, objective, launch)
 
     def check_sweep_job(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
         super().check_sweep_job(cfg, hydra_cfg)
@@ -191,7 +191,7 @@ def _build_objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Obje
     return build_objective(to_plain_dict(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
 
 
-def _play_experiment(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
+def _play_experiment_printing_later(experiment: Experiment, objective: Objective, launch: Launch) -> CommandOutcome:
     """Play the games of an experiment that has been opened, and return the outcome.
 
     The outcome's ``show`` prints the results later.
@@ -203,8 +203,8 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
     for note in request.notes:
         console.print_note(note)
     with (
-        interruption.stop_on_signal() as stop,
-        console.show_progress_bar("playing", "games", request.progress) as progress,
+        interruption.stop_on_signal_then_force_exit() as stop,
+        console.show_progress_bar_or_notes("playing", "games", request.progress) as progress,
     ):
         outcome = execute_experiment(experiment, launch.command, stop, progress)
     value = None if outcome.interrupted else objective.value(experiment, outcome.results)
@@ -222,11 +222,11 @@ def _play_experiment(experiment: Experiment, objective: Objective, launch: Launc
         stopped=outcome.stopped,
         objective_value=None if value is None else ObjectiveValue(objective.name, value),
         columns=_build_sweep_columns(outcome, objective, value),
-        notes=_list_table_notes(request, outcome),
+        notes=_list_sweep_row_notes(request, outcome),
     )
 
 
-def _list_table_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
+def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
     """List notes on a run for readers of its rows in a sweep's table, for example that some pairings are not shown."""
     from analytics.questions.strength_tables import MAX_ROWS
 
@@ -281,41 +281,41 @@ def print_outcome(outcome: RunOutcome, log_file: Path) -> None:
         from analytics.questions.strength_tables import (
             build_crosstable_table,
             describe_crosstable_omissions,
-            describe_groups,
+            describe_several_groups,
         )
-        from analytics.report.text_tables import build_visible_table
+        from analytics.report.text_tables import build_escaped_plain_table
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(result.by_pairs for result in outcome.results)
         command = f"{console.find_program()} crosstable --run {outcome.run_id}{format_archive_option(outcome.root)}"
         crosstable = build_crosstable(outcome.results)
-        table = build_visible_table(build_crosstable_table(crosstable, with_intervals=not shared))
+        table = build_escaped_plain_table(build_crosstable_table(crosstable, with_intervals=not shared))
         console.print_tables([table], *table.splits)
         for omission in describe_crosstable_omissions(crosstable):
             console.print_note(f"{omission}; {command} --output FILE for all")
         if crosstable.group_count > 1:
-            console.print_line(describe_groups(crosstable.group_count))
+            console.print_line(describe_several_groups(crosstable.group_count))
         if shared:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _print_pairings(outcome)
     if any(result.tally.is_uniform for result in outcome.results):
-        from analytics.questions.selection import describe_repeated_games
+        from analytics.questions.selection import describe_pairings_of_identical_games
 
         with open_archive(outcome.root) as opened:
-            for note in describe_repeated_games(opened, [outcome.run_id]):
+            for note in describe_pairings_of_identical_games(opened, [outcome.run_id]):
                 console.print_note(note)
     console.print_line(_format_summary(outcome))
-    if not outcome.interrupted and _is_first_of_archive(outcome):
+    if not outcome.interrupted and _has_played_whole_archive(outcome):
         console.print_line(f"Ask the archive: {console.format_sql_command(SUGGESTED_QUERY, outcome.root)}")
     _print_forfeits(outcome, log_file)
 
 
-def _is_first_of_archive(outcome: RunOutcome) -> bool:
+def _has_played_whole_archive(outcome: RunOutcome) -> bool:
     """Return whether this command played all games that are in the archive."""
     from analytics.store.archive import ArchiveStore
 
     total = sum(result.games for result in outcome.results)
-    return outcome.played == total and ArchiveStore.open(outcome.root).list_run_ids() == [outcome.run_id]
+    return outcome.played == total and ArchiveStore.open(outcome.root).list_ids_of_runs_with_games() == [outcome.run_id]
 
 
 def _print_forfeits(outcome: RunOutcome, log_file: Path) -> None:
@@ -339,7 +339,7 @@ def _format_summary(outcome: RunOutcome) -> str:
     where = f"run {outcome.run_id} in {outcome.root} holds {games}, fingerprint {outcome.fingerprint:016x}"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
-    return f"{console.format_speed(outcome.played, outcome.seconds)}; {where}."
+    return f"{console.format_games_time_and_speed(outcome.played, outcome.seconds)}; {where}."
 
 
 def _print_pairings(outcome: RunOutcome) -> None:
@@ -350,7 +350,7 @@ def _print_pairings(outcome: RunOutcome) -> None:
     seats = [
         number_column(
             f"win in seat {seat}",
-            [row[2] / max(1, sum(row)) for row in (result.results_in_seat(seat) for result in results)],
+            [row[2] / max(1, sum(row)) for row in (result.losses_draws_wins_in_seat(seat) for result in results)],
             format_percent,
             7,
         )
@@ -359,7 +359,7 @@ def _print_pairings(outcome: RunOutcome) -> None:
     plies = number_column("plies", [result.mean_plies for result in results], format_plies, 6)
     console.print_tables(
         [
-            console.build_table(
+            console.build_escaped_table(
                 [*_build_pairing_columns(results), *seats, plies], "Pairings (the first agent's view, in %)"
             )
         ]

@@ -19,7 +19,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import YAMLError
 
 from agents.base.parameters import format_parameter
-from analytics.store.files.backend import expand_home
+from analytics.store.files.backend import expand_home_if_known
 from analytics.store.labels import (
     AGENT_NAME,
     MAX_OVERRIDE_CHARACTERS,
@@ -29,7 +29,7 @@ from analytics.store.labels import (
     quote_non_ascii_words,
     split_parameters,
 )
-from quarto.errors import FailureError, RequestError, describe_extra_installation, describe_valid_names
+from quarto.errors import FailureError, RequestError, describe_extra_installation, suggest_valid_names
 from runners.config.sweep_values import keep_first_value, parse_overrides
 from runners.config.yaml_options import CONF_FOLDER, LIMIT_KEYS, list_options, load_option
 
@@ -86,7 +86,7 @@ def parse_arguments(
     for word in words:
         check_length_and_depth("the argument", word, MAX_OVERRIDE_CHARACTERS)
     labels = [word for word in words if LABEL_PATTERN.fullmatch(word)]
-    overrides = [expand_override(word) for word in words if word not in labels]
+    overrides = [expand_and_quote_override(word) for word in words if word not in labels]
     if labels:
         overrides[:0] = _build_agent_overrides(labels, overrides)
     if archive_root is not None:
@@ -113,7 +113,8 @@ def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> l
         )
     if not seat_overrides:
         entries = (
-            label if PLAIN_NAME.fullmatch(label) else quote_for_hydra(expand_override(label)) for label in labels
+            label if PLAIN_NAME.fullmatch(label) else quote_for_hydra(expand_and_quote_override(label))
+            for label in labels
         )
         return [f"agents=[{','.join(entries)}]"]
     agent_overrides = []
@@ -121,19 +122,20 @@ def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> l
         name, _, parameters = label.partition("(")
         agent_overrides.append(f"agent@{seat}={quote_non_ascii_words(name)}")
         agent_overrides += [
-            f"{seat}.{expand_override(parameter)}" for parameter in split_parameters(parameters.removesuffix(")"))
+            f"{seat}.{expand_and_quote_override(parameter)}"
+            for parameter in split_parameters(parameters.removesuffix(")"))
         ]
     return agent_overrides
 
 
-def expand_override(override: str) -> str:
+def expand_and_quote_override(override: str) -> str:
     """Prepare an override for Hydra: write numbers such as ``games=1e6`` in full, and quote labels and paths.
 
     A path that begins with ``~`` is expanded first. Quoted text remains unchanged.
     """
     key, equals, value = override.partition("=")
     if value.startswith("~") and "," not in value:
-        return key + equals + quote_for_hydra(str(expand_home(value)))
+        return key + equals + quote_for_hydra(str(expand_home_if_known(value)))
     if "'" in value or '"' in value or key.rpartition(".")[2] in TEXT_KEYS:
         return key + equals + quote_non_ascii_words(value)
     value = EXPONENT_NUMBER.sub(_expand_exponent, value)
@@ -180,7 +182,7 @@ def _split_comment(text: str) -> tuple[str, str]:
     return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
 
 
-def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None:
+def check_groups_plugins_and_games(config_name: str, overrides: Sequence[Override]) -> None:
     """Check the overrides that choose an option of a configuration group.
 
     ``config_name`` is the name of the command's yaml, which lists its groups. Raises ``RequestError`` for a group that
@@ -204,10 +206,10 @@ def check_group_choices(config_name: str, overrides: Sequence[Override]) -> None
             name = keep_first_value(override).partition("=")[2]
             raise RequestError(f"{text}: name the agents one after the other, qarena run {name} OTHER, or agents=[…]")
         if options and key not in groups and not (override.is_delete() or override.is_add()):
-            raise RequestError(f"key {key!r} does not exist{describe_valid_names(key, groups)}")
+            raise RequestError(f"key {key!r} does not exist{suggest_valid_names(key, groups)}")
         if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
             raise RequestError(
-                f"{text}: the group {override.key_or_group} takes one name{describe_valid_names('', options)}"
+                f"{text}: the group {override.key_or_group} takes one name{suggest_valid_names('', options)}"
             )
 
 
@@ -260,7 +262,7 @@ def _describe_missing_option(file: str, options: Sequence[str]) -> str:
         folder = f"{group}/{name}".partition("/")[2]
         return f"archive={folder}: name the archive's folder by --archive {folder}"
     remedy = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
-    return f"{group or 'config'} {name!r} does not exist{describe_valid_names(name, options)}{remedy}"
+    return f"{group or 'config'} {name!r} does not exist{suggest_valid_names(name, options)}{remedy}"
 
 
 def _describe_type_mismatch(error: ValidationError) -> str:
@@ -285,7 +287,7 @@ def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, override
                 return f"{typed.input_line} is a setting of the agent {agent}: write {remedy}"
     prefix = name.removesuffix(str(error.key))
     valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
-    return f"key {name!r} does not exist{describe_valid_names(name, valid)}"
+    return f"key {name!r} does not exist{suggest_valid_names(name, valid)}"
 
 
 def _list_agent_labels(override: Override) -> list[str]:

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from analytics.store.labels import format_quoting_advice
 from quarto.errors import RequestError
-from runners.config.arguments import CommandArguments, check_group_choices, explain_config_errors
+from runners.config.arguments import CommandArguments, check_groups_plugins_and_games, explain_config_errors
 from runners.config.schemas import check_keys_and_values
 from runners.config.sweep_values import keep_first_values, parse_overrides
 from runners.config.yaml_options import CONF_FOLDER, search_user_folders
@@ -34,7 +34,7 @@ def open_config_folders(arguments: CommandArguments, schema: type[Any], command:
     ``schema`` and ``command`` belong to the command that runs; they help to explain arguments that look like agents but
     are not. Raises ``RequestError`` for such an argument, and for a path that is not a folder.
     """
-    _check_agent_words(arguments.agents, schema, command)
+    _refuse_keys_typed_as_agents(arguments.agents, schema, command)
     with search_user_folders(arguments.config_dirs), explain_config_errors(arguments.overrides):
         yield
 
@@ -49,7 +49,7 @@ def initialize_hydra() -> Iterator[None]:
         yield
 
 
-def _check_agent_words(labels: Sequence[str], schema: type[Any], command: str) -> None:
+def _refuse_keys_typed_as_agents(labels: Sequence[str], schema: type[Any], command: str) -> None:
     """Raise ``RequestError`` for an argument that looks like an agent but is not one.
 
     Either it is a key of the configuration, typed with spaces around ``=``, or the command does not accept agents.
@@ -93,7 +93,7 @@ def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> 
         cfg.hydra.mode = RunMode.RUN
         return FirstJob(cfg, [])
     parsed_overrides = parse_overrides(overrides)
-    check_group_choices(config, parsed_overrides)
+    check_groups_plugins_and_games(config, parsed_overrides)
     cfg = compose(config, overrides=keep_first_values(parsed_overrides), return_hydra_config=True)
     if multirun and cfg.hydra.mode == RunMode.RUN:
         raise RequestError("hydra.mode=RUN contradicts a sweep: leave it out, or use the command without -m")
@@ -117,7 +117,7 @@ def _compose_single_values(config: str, overrides: Sequence[str]) -> DictConfig 
         return compose(config, overrides=[*last_overrides.values()], return_hydra_config=True)
     except (HydraException, OmegaConfBaseException, ValueError):  # ValueError for an option that is no name
         parsed_overrides = parse_overrides(overrides)
-        check_group_choices(config, parsed_overrides)
+        check_groups_plugins_and_games(config, parsed_overrides)
         if any(override.is_sweep_override() for override in parsed_overrides):
             return None
         raise

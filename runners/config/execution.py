@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
-from analytics.store.files.backend import expand_home
+from analytics.store.files.backend import expand_home_if_known
 from quarto.errors import RequestError
 from runners.config.application import Application, CommandOutcome, Launch, PreparedRequest, enter_launch_folder
 from runners.config.arguments import CommandArguments, format_config_error
@@ -82,7 +82,7 @@ def _make_folder_variables_absolute() -> None:
     """Make the folders in environment variables absolute, because subprocesses may start in a different folder."""
     for name in FOLDER_VARIABLES:
         if name in os.environ:
-            os.environ[name] = str(expand_home(os.environ[name]).absolute())
+            os.environ[name] = str(expand_home_if_known(os.environ[name]).absolute())
 
 
 def _run_request(application: Application, arguments: CommandArguments, multirun: bool, launch: Launch) -> int:
@@ -187,7 +187,7 @@ def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
         return exit_request.code if isinstance(exit_request.code, int) else exit_code()
     except Exception as error:
         if not sweep.load_ended_jobs():  # otherwise jobs failed, and the report names each of them
-            sweep.remove_folders()
+            sweep.remove_created_folders()
             if sweep.study_target and not isinstance(error, HydraException):  # from any database or sampler
                 reason = " ".join(str(error).split()).partition(" (Background on")[0]
                 raise RequestError(f"hydra/sweeper=optuna cannot begin: {reason}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from analytics import open_archive
 from analytics.questions.columns import format_elo, format_significant
 from analytics.questions.quantities import format_quantity, format_quantity_heading
-from quarto.errors import ArenaError, FailureError, RequestError, describe_valid_names
+from quarto.errors import ArenaError, FailureError, RequestError, suggest_valid_names
 from runners.config.schemas import check_range
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Score(Objective):
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
         from analytics.statistics.tally import mean_score
 
-        return mean_score(_sum_tallies(self, experiment.request.spec, results).trinomial).mean
+        return mean_score(_sum_tallies(self, experiment.request.spec, results).losses_draws_wins).mean
 
 
 class WinRate(Objective):
@@ -114,7 +114,7 @@ class Elo(Objective):
         if self.anchor is None and len(spec.agents) > 2:
             labels = [other.label for other in spec.agents if other.label != spec.agents[agent].label]
             raise RequestError(
-                f"objective=elo needs objective.anchor=LABEL in a tournament{describe_valid_names('', labels)}"
+                f"objective=elo needs objective.anchor=LABEL in a tournament{suggest_valid_names('', labels)}"
             )
         anchor = 1 - agent if self.anchor is None else find_agent_index(spec, self.anchor, "objective.anchor")
         agent_label, anchor_label = spec.agents[agent].label, spec.agents[anchor].label
@@ -246,7 +246,7 @@ def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
     for candidate, names in ((name, seats), (name, labels), (normalise_label(name), labels)):
         if candidate in names:
             return names.index(candidate)
-    raise RequestError(f"{key}={name} does not play in this run{describe_valid_names(str(name), [*seats, *labels])}")
+    raise RequestError(f"{key}={name} does not play in this run{suggest_valid_names(str(name), [*seats, *labels])}")
 
 
 def find_long_random_game(rules: Rules, plies_to_exceed: int, seed: int) -> Games | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from quarto.sources import project_root
 
 
-def is_training_requested(arguments: Sequence[str]) -> bool:
+def is_training_experiment_chosen(arguments: Sequence[str]) -> bool:
     """Return whether the arguments choose an experiment that is a training. ``run`` and ``sweep`` then train."""
     experiment_names = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
     recipe = (

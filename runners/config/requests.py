@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.store.files.backend import parse_location
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
 from runners.arena.request import RunRequest
@@ -45,7 +45,7 @@ def build_request(
     """
     threads, storage = resolve_thread_count(cfg), build_archive_options(cfg.archive)
     tournament = cfg.agents is not None
-    rules = name_rules(build_rules(to_plain_dict(cfg.rules)), choices["rules"])
+    rules = name_rules_by_changed_keys(build_rules(to_plain_dict(cfg.rules)), choices["rules"])
     agents = (
         _build_tournament_agents(cfg.agents, overrides, storage, objects)
         if tournament
@@ -161,12 +161,12 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
     """
     options = load_raw_options("executor")
     if name not in options:
-        raise RequestError(f"--executor {name} does not exist{describe_valid_names(name, options)}")
+        raise RequestError(f"--executor {name} does not exist{suggest_valid_names(name, options)}")
     ray = RayConfig() if ray_address is None else RayConfig(ray_address)
     return build_executor(OmegaConf.create({"executor": options[name], "ray": OmegaConf.structured(ray)}))
 
 
-def name_rules(rules: Rules, preset: str) -> Rules:
+def name_rules_by_changed_keys(rules: Rules, preset: str) -> Rules:
     """Return the rules with a name that consists of the name of ``preset`` and the keys that differ from it.
 
     Rules that the user has named keep their name.

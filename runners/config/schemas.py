@@ -15,7 +15,7 @@ from msgspec import Meta
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from analytics import DEFAULT_ARCHIVE
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.storage import OTHER_CODE_ACTIONS, ArchiveOptions
 from runners.config.yaml_options import list_options
 
@@ -29,7 +29,7 @@ OpeningPlies = Annotated[int, Meta(ge=0, le=MAX_OPENING_PLIES)]
 ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 
 
-def find_most_games(node: DictConfig) -> int:
+def find_most_storable_games(node: DictConfig) -> int:
     """Return the greatest number of games that a run can store for each pairing.
 
     ``node`` is the configuration; its key ``seats`` matters.
@@ -102,7 +102,7 @@ class MatchConfig(PlayConfig):
     a: Any = None
     b: Any = None
     agents: list[Any] | None = None
-    games: Annotated[int, Meta(ge=1), find_most_games] = 100000
+    games: Annotated[int, Meta(ge=1), find_most_storable_games] = 100000
     opening_plies: OpeningPlies = 0
     keep_going: bool = False
 
@@ -133,7 +133,7 @@ class TrainConfig(PlayConfig):
 class SprtConfig(MatchConfig):
     """The keys of ``qarena sprt``."""
 
-    games: Annotated[int, Meta(ge=2), find_most_games] = 100000
+    games: Annotated[int, Meta(ge=2), find_most_storable_games] = 100000
     opening_plies: OpeningPlies = 2
     elo0: float = 0.0
     elo1: float = 10.0
@@ -168,7 +168,7 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:
         if key not in (*hints, "hydra"):
-            raise RequestError(f"key '{prefix}{key}' does not exist{describe_valid_names(key, hints)}")
+            raise RequestError(f"key '{prefix}{key}' does not exist{suggest_valid_names(key, hints)}")
     for key, hint in hints.items():
         if key not in keys:
             raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
@@ -177,7 +177,7 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
         if hint is Any and not OmegaConf.is_dict(node[key]):  # the option of a group
             group = f"agent@{key}" if key in ("a", "b") else key
             wrong = "is missing" if node[key] is None else f"is how to choose one: {key}={node[key]} is no option"
-            raise RequestError(f"{group}=NAME {wrong}{describe_valid_names('', list_options(group.partition('@')[0]))}")
+            raise RequestError(f"{group}=NAME {wrong}{suggest_valid_names('', list_options(group.partition('@')[0]))}")
         if get_origin(hint) is Annotated and node[key] is not None:
             _check_value(f"{prefix}{key}", node[key], get_args(hint)[1:], node)
 
@@ -209,4 +209,4 @@ def check_range(key: str, value: float, minimum: float, maximum: float) -> None:
 def check_choice(key: str, value: str, valid_values: Sequence[str]) -> None:
     """Raise ``RequestError`` unless ``value`` is one of ``valid_values``."""
     if value not in valid_values:
-        raise RequestError(f"{key}={value} does not exist{describe_valid_names(str(value), valid_values)}")
+        raise RequestError(f"{key}={value} does not exist{suggest_valid_names(str(value), valid_values)}")

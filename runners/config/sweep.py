@@ -36,7 +36,7 @@ from runners.config.application import Application, Launch, enter_launch_folder
 from runners.config.arguments import CommandArguments
 from runners.config.objectives import SweepTarget
 from runners.config.schemas import check_keys_and_values
-from runners.config.yaml_options import set_user_folders
+from runners.config.yaml_options import set_user_folders_returning_added
 from runners.terminal import console
 
 # Overrides that do not affect what a job returns: folders, the archive, threads, and the number of trials of a study.
@@ -109,8 +109,8 @@ class Sweep:
         if not any(override.startswith("sweep.id=") for override in arguments.overrides):
             # Quoted, because Hydra would read an id of digits and an e as a number.
             added_overrides.append(f"sweep.id={quote_for_hydra(name)}")
-        added_overrides += _build_launcher_overrides(first_config, arguments.overrides)
-        added_overrides += _build_logging_overrides(first_config)
+        added_overrides += _check_launcher_and_build_overrides(first_config, arguments.overrides)
+        added_overrides += _build_quiet_logging_overrides(first_config)
         if is_study := first_config.hydra.runtime.choices["hydra/sweeper"] == "optuna":
             added_overrides += _build_optuna_overrides(first_config, arguments.overrides, target, name)
         return Sweep(
@@ -127,14 +127,14 @@ class Sweep:
         jobs = (load_record(path, Job) for path in self.folder.rglob(format_job_file_name(self.launch.id, "*")))
         return sorted(jobs, key=lambda job: job.record.job)
 
-    def remove_folders(self) -> None:
+    def remove_created_folders(self) -> None:
         """Remove the folders that were created for a sweep that Hydra rejected before the first job."""
         (self.folder / "multirun.yaml").unlink(missing_ok=True)
         for folder in self.created_folders:
             with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
-    def record_jobs(self) -> list[Job]:
+    def record_failures_and_job_count(self) -> list[Job]:
         """Write the failed jobs and the number of jobs to the archives after the last job, and return all jobs."""
         jobs = self.load_ended_jobs()
         for job in jobs:
@@ -154,7 +154,7 @@ class Sweep:
         title = f"Sweep ({self.table_subtitle})" if self.table_subtitle else "Sweep"
         return Table(title, [*_build_setting_columns(jobs), *_build_result_columns(jobs)])
 
-    def describe_jobs(self, jobs: Sequence[Job]) -> list[str]:
+    def describe_notes_and_failures(self, jobs: Sequence[Job]) -> list[str]:
         """Return the notes on the rows of the table, followed by the failures, as sentences."""
         failures = [job.failure_message for job in jobs if job.record.status == "failed"]
         notes = [f"job {job.record.job} {note}" for job in jobs for note in job.notes]
@@ -163,7 +163,7 @@ class Sweep:
             failures.append(f"{count} failed; the same command again plays only what is missing")
         return [*notes, *failures]
 
-    def describe_best(self) -> str:
+    def describe_best_of_study(self) -> str:
         """Describe the best settings of a study and their value. Return an empty text if the sweep is not a study."""
         if not (self.study_target and (self.folder / STUDY_RESULT_FILE).exists()):
             return ""
@@ -175,29 +175,29 @@ class Sweep:
     def print_report(self) -> int:
         """Print a table of the jobs' settings and results, then the notes and failures, and return the exit code.
 
-        The exit code is 0 if every job is complete. The jobs are recorded first, see ``record_jobs``.
+        The exit code is 0 if every job is complete. The jobs are recorded first, see ``record_failures_and_job_count``.
         """
-        jobs = self.record_jobs()
+        jobs = self.record_failures_and_job_count()
         if table := self.build_table(jobs):
-            console.print_tables([console.build_table(table.columns, table.title)])
+            console.print_tables([console.build_escaped_table(table.columns, table.title)])
             question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
             for root in dict.fromkeys(job.archive for job in jobs if job.row_count):
                 console.print_line(f"  {console.format_sql_command(question, parse_location(root))}")
-        for note in self.describe_jobs(jobs):
+        for note in self.describe_notes_and_failures(jobs):
             console.print_note(note)
-        if best := self.describe_best():
+        if best := self.describe_best_of_study():
             console.print_line(best)
         return 0 if all(job.record.status == "complete" for job in jobs) else 1
 
 
-def _build_logging_overrides(first_config: DictConfig) -> list[str]:
+def _build_quiet_logging_overrides(first_config: DictConfig) -> list[str]:
     """Build the override that silences the line for each job if the user wants no progress. Warnings remain."""
     if first_config.get("progress", True) or OmegaConf.select(first_config, LOGGING_LEVEL_KEY) is None:
         return []
     return [f"{LOGGING_LEVEL_KEY}=WARNING"]
 
 
-def _build_launcher_overrides(first_config: DictConfig, overrides: Sequence[str]) -> list[str]:
+def _check_launcher_and_build_overrides(first_config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """Build the overrides that a sweep's launcher needs in addition to the user's overrides.
 
     Raises ``RequestError`` for a launcher that cannot be used here.
@@ -263,7 +263,7 @@ class Job(JsonRecord, frozen=True):
     @staticmethod
     def from_config(cfg: DictConfig, hydra_cfg: HydraConf, games: int, launch_id: str) -> Job:
         """Build the job that Hydra is about to run, which requests ``games`` games of each pairing."""
-        settings = list_settings(cfg, hydra_cfg)
+        settings = list_typed_settings(cfg, hydra_cfg)
         request = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": settings, "games": max(0, games)}
         record = convert_values(request | {"status": "failed"}, SweepJob)
         return Job(hydra_cfg.runtime.output_dir, launch_id, str(cfg.archive.root), record)
@@ -303,7 +303,7 @@ class Job(JsonRecord, frozen=True):
         return len(self.columns[0].texts) if self.columns else 0
 
 
-def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
+def list_typed_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
     """Return the settings that the user typed for a job, by key. Values that refer to other keys are resolved."""
     settings = {}
     overrides: Any = OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False)
@@ -331,7 +331,7 @@ def run_sweep_job(application: Application, launch: Launch, cfg: DictConfig) -> 
 
     Hydra passes the value to the sweeper.
     """
-    set_user_folders(launch.user_folders)  # this may be a process that a launcher started
+    set_user_folders_returning_added(launch.user_folders)  # this may be a process that a launcher started
     with enter_launch_folder():
         hydra_cfg = HydraConfig.get()
         job = Job.from_config(cfg, hydra_cfg, application.count_requested_games(cfg), launch.id)

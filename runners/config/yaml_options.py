@@ -27,8 +27,8 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import Container, OmegaConf
 from yaml import YAMLError
 
-from quarto.errors import RequestError, describe_valid_names
-from runners.arena.identities import to_identities
+from quarto.errors import RequestError, suggest_valid_names
+from runners.arena.identities import to_identities_without_id_keys
 
 if TYPE_CHECKING:
     from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -84,7 +84,7 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
             raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
     Plugins.instance().register(UserFoldersPlugin)
     saved_folders = list_user_folders()
-    added = set_user_folders([str(folder.absolute()) for folder in folders])
+    added = set_user_folders_returning_added([str(folder.absolute()) for folder in folders])
     try:
         yield
     finally:
@@ -93,7 +93,7 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
         _user_folders[:] = saved_folders
 
 
-def set_user_folders(folders: Sequence[str]) -> list[str]:
+def set_user_folders_returning_added(folders: Sequence[str]) -> list[str]:
     """Let Hydra and Python search ``folders``, and return the folders that were added to Python's import path."""
     _user_folders[:] = folders
     added = [folder for folder in dict.fromkeys(folders) if folder not in sys.path]
@@ -133,7 +133,7 @@ def check_option(group: str, name: str) -> None:
         if os.path.isfile(folder / group / f"{name}.yaml"):  # noqa: PTH113  (False for an unreadable folder too)
             raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
     remedy = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
-    raise RequestError(f"{group} {name!r} does not exist{describe_valid_names(name, valid)}{remedy}")
+    raise RequestError(f"{group} {name!r} does not exist{suggest_valid_names(name, valid)}{remedy}")
 
 
 def find_option_folder(group: str, name: str) -> Path:
@@ -212,7 +212,7 @@ def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
     If ``resolve`` is true, interpolations are replaced by the values to which they refer.
     """
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
-    return dict(to_identities(values))
+    return dict(to_identities_without_id_keys(values))
 
 
 def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def build_rules(mapping: Any) -> Rules:
     names = [field.name for field in fields(Rules)]
     for key in mapping:
         if key not in names:
-            raise RequestError(f"rules have no key {key!r}{describe_valid_names(str(key), names)}")
+            raise RequestError(f"rules have no key {key!r}{suggest_valid_names(str(key), names)}")
     for key, kind, meaning in (("name", str, "a text"), ("rows_and_columns", bool, "true or false")):
         if not isinstance(mapping.get(key, kind()), kind):
             raise RequestError(f"rules.{key}={mapping[key]!r} is not {meaning}")

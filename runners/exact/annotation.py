@@ -25,7 +25,7 @@ from analytics.questions.columns import (
 from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.frame_formats import STREAMED_FORMATS
-from analytics.store.archive import ArchiveStore, select_run_ids
+from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
 from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
@@ -42,10 +42,10 @@ from runners.arena.executors.base import (
     available_cores,
     check_solver_memory,
 )
-from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import TERMINAL_OUTPUT, TableOutput
 from runners.terminal.tables import output_result
 
@@ -123,7 +123,7 @@ def annotate_games(
     workers = threads or available_cores()
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
     archive = ArchiveStore.open(root)
-    runs = select_run_ids(archive, game_filter.runs)
+    runs = select_requested_or_all_run_ids(archive, game_filter.runs)
     clock = WorkClock()
     chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
@@ -134,17 +134,20 @@ def annotate_games(
     judged, total = AnnotationSummary(), sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks)
     notice = LongTimeNotice(total, game_filter)
 
-    def update_progress() -> None:
+    def update_progress_and_notice() -> None:
         judged_games = max(judged.games, sum(judged_counts))
         bar.set_done(judged_games)
         notice.print_if_due(judged_games)
 
     try:
-        with stop_on_signal() as stop, show_progress_bar("judging", "games", visible=bool(chunks)) as bar:
+        with (
+            stop_on_signal_then_force_exit() as stop,
+            show_progress_bar_or_notes("judging", "games", visible=bool(chunks)) as bar,
+        ):
             bar.start(total)
-            for summary in executor.map(work, chunks, workers, stop, update_progress):
+            for summary in executor.map(work, chunks, workers, stop, update_progress_and_notice):
                 judged = judged.add(summary)
-                update_progress()
+                update_progress_and_notice()
         for run_id in runs:
             compact_small_files(archive, run_id)
     finally:
@@ -166,7 +169,9 @@ def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, Stor
     with OpenArchive(root) as opened:
         selection = select_games(opened, where)
         ranges_with_match = {
-            (record.run_id, games) for record in selection.runs for games, _ in selection.select_ranges_and_ids(record)
+            (record.run_id, games)
+            for record in selection.runs
+            for games, _ in selection.list_ranges_with_ids_of_run(record)
         }
     return lambda run_id, games: (run_id, games) in ranges_with_match
 
@@ -182,11 +187,12 @@ def _format_summary(summary: AnnotationSummary, seconds: float, root: PurePath, 
     return (
         f"{decisions} of {games} judged in {seconds:.1f} s, "
         f"{format_count_per_second(summary.decisions, seconds)} a second; "
-        f"see them in the view decisions, or with 'qarena mistakes{format_run_options(root, game_filter.runs)}'"
+        "see them in the view decisions, or with "
+        f"'qarena mistakes{format_run_and_archive_options(root, game_filter.runs)}'"
     )
 
 
-def format_run_options(root: PurePath, run_ids: Sequence[str]) -> str:
+def format_run_and_archive_options(root: PurePath, run_ids: Sequence[str]) -> str:
     """Format the options of a command that select the runs ``run_ids`` and the archive at ``root``."""
     return "".join(f" --run {run_id}" for run_id in run_ids) + format_archive_option(root)
 

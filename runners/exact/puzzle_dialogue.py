@@ -24,7 +24,7 @@ TABLE_MEGABYTES = 64.0  # of the table of solved boards
 HELP = "Type the cell and the gift, such as b2 7. 'answer' shows the turn, 'quit' leaves."
 
 
-def find_puzzle(puzzles: Sequence[Puzzle], number: int) -> Puzzle:
+def find_puzzle_by_number(puzzles: Sequence[Puzzle], number: int) -> Puzzle:
     """Return the puzzle with this number, counted from 1. Raises ``NotFoundError`` if there is none."""
     if not 1 <= number <= len(puzzles):
         raise NotFoundError(f"there is no puzzle {number}: this set has 1 to {len(puzzles)}")
@@ -51,7 +51,7 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
     return f"Agents missed it in {format_percent_whole(puzzle.missed)} % of their tries."
 
 
-def describe_right_or_wrong(puzzle: Puzzle, game_after: Game) -> str:
+def describe_whether_turn_is_right(puzzle: Puzzle, game_after: Game) -> str:
     """Describe in one sentence whether the turn that led to ``game_after`` is right; this needs no search."""
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
@@ -129,12 +129,12 @@ class PuzzleDialogue:
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
             if (
-                not self._ask_until_solved_or_quit(puzzle, heading)
+                not self._try_to_finish_puzzle(puzzle, heading)
                 or self._screen.prompt("Enter for the next puzzle, or quit").strip()
             ):
                 return
 
-    def _ask_until_solved_or_quit(self, puzzle: Puzzle, heading: str) -> bool:
+    def _try_to_finish_puzzle(self, puzzle: Puzzle, heading: str) -> bool:
         """Ask until the person solves the puzzle, asks for the answer or leaves; return False if the person leaves."""
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
@@ -167,7 +167,7 @@ class PuzzleDialogue:
             tries, game = tries + 1, start
 
     def _print_explanation(self, puzzle: Puzzle, game_after: Game, answer: str) -> None:
-        self._screen.print_text(answer or describe_right_or_wrong(puzzle, game_after))
+        self._screen.print_text(answer or describe_whether_turn_is_right(puzzle, game_after))
         if game_after.next_decision is NextDecision.NOTHING:
             return
         with self._screen.show_waiting("Solving"):
@@ -188,9 +188,9 @@ def run_puzzles(puzzles: Sequence[Puzzle], first_number: int, screen: Screen) ->
 
     Raises ``NotFoundError`` if there is no puzzle with that number.
     """
-    find_puzzle(puzzles, first_number)
+    find_puzzle_by_number(puzzles, first_number)
     dialogue = PuzzleDialogue(puzzles, screen)
-    screen.print_heading("In a puzzle one turn keeps the value of the position.")
+    screen.begin_game_with_heading("In a puzzle one turn keeps the value of the position.")
     try:
         dialogue.run(first_number)
     except EOFError:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analytics import open_archive
 from analytics.exact import puzzles
-from analytics.exact.position_set import CandidatePositions, TurnSolver, select_new_positions
+from analytics.exact.position_set import CandidatePositions, TurnSolver, select_unseen_positions
 from analytics.exact.puzzles import OnlyTurn, Puzzle
 from analytics.questions.columns import format_count_with_noun
 from analytics.questions.selection import GameFilter, read_ply_rows
@@ -28,7 +28,7 @@ from runners.config.agents import agent_from_label
 from runners.exact.verdicts import JudgeOptions, TurnCollector
 from runners.hosting.guarded_agent import silence_forfeit_log
 from runners.terminal import console
-from runners.terminal.console import format_annotate_command, show_progress_bar
+from runners.terminal.console import format_annotate_command, show_progress_bar_or_notes
 from runners.terminal.files import write_file
 
 AGENT_PANEL = (
@@ -64,7 +64,8 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
             if not record.rules.mover_chooses:
                 runs_by_rules.setdefault(record.rules, []).append(record.run_id)
         candidates = {
-            rules: select_candidates(opened, runs, rules, options.seed) for rules, runs in runs_by_rules.items()
+            rules: select_likely_only_turn_positions(opened, runs, rules, options.seed)
+            for rules, runs in runs_by_rules.items()
         }
     if not any(candidates.values()):
         raise RequestError(
@@ -74,7 +75,7 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
     with silence_forfeit_log():
         for rules, positions in candidates.items():
             candidate_puzzles += _build_puzzles(rules, positions, options)
-    selected = puzzles.select_varied(candidate_puzzles, options.max_puzzles)
+    selected = puzzles.select_varied_easiest_first(candidate_puzzles, options.max_puzzles)
     write_file(path, puzzles.format_csv(selected))
     levels = ", ".join(str(sum(puzzle.level == level for puzzle in selected)) for level in puzzles.LEVELS)
     count = format_count_with_noun(len(selected), "puzzle")
@@ -83,7 +84,9 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
         console.print_note(f"fewer than {options.max_puzzles} were found: annotate more games, with --choices")
 
 
-def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int) -> list[PackedPosition]:
+def select_likely_only_turn_positions(
+    opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int
+) -> list[PackedPosition]:
     """Select positions from annotated games in which perhaps only one cell keeps the value, sorted by number of pieces.
 
     All ``runs`` have the same ``rules``. No two of the positions are equivalent by symmetry, and their order depends
@@ -106,7 +109,7 @@ def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, se
         piece, cell = (
             plies_until[name].to_numpy().reshape(len(rows), -1).astype(np.int64) for name in ("piece", "cell")
         )
-        positions += select_new_positions(
+        positions += select_unseen_positions(
             iter([CandidatePositions(piece, cell[:, :pieces])]), len(rows), rules, seen_forms
         )
     return positions
@@ -115,20 +118,20 @@ def select_candidates(opened: OpenArchive, runs: Sequence[str], rules: Rules, se
 def _build_puzzles(rules: Rules, positions: Sequence[PackedPosition], options: PuzzleOptions) -> list[Puzzle]:
     """Solve the positions, and build a puzzle from each position in which exactly one turn keeps the value."""
     solver = TurnSolver(rules, options.threads, options.megabytes, PIECE_COUNTS[0])
-    with show_progress_bar(f"solving {rules.name}", "positions") as bar:
+    with show_progress_bar_or_notes(f"solving {rules.name}", "positions") as bar:
         bar.start(len(positions))
-        turns = solver.search_positions(positions, bar.advance, puzzles.find_only_turn)
+        turns = solver.search_positions(positions, bar.advance, puzzles.find_only_turn_if_puzzle)
     only_turns = [(position, turn) for position, turn in zip(positions, turns, strict=True) if turn]
-    with show_progress_bar("trying", "turns") as bar:
+    with show_progress_bar_or_notes("trying", "turns") as bar:
         bar.start(len(AGENT_PANEL) * TRIES * len(only_turns))
-        missed = _measure_miss_rates(rules, only_turns, options, bar.advance)
+        missed = _measure_panel_miss_rates(rules, only_turns, options, bar.advance)
     return [
         Puzzle(position._replace(last_cell=NONE), rules.name, *turn, round(share, 3))
         for (position, turn), share in zip(only_turns, missed.tolist(), strict=True)
     ]
 
 
-def _measure_miss_rates(
+def _measure_panel_miss_rates(
     rules: Rules,
     solved: Sequence[tuple[PackedPosition, OnlyTurn]],
     options: PuzzleOptions,

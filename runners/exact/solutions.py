@@ -40,7 +40,7 @@ from quarto.solver.solution import (
     Solution,
     SolvedTurn,
     format_mark,
-    group_turns_by_cell,
+    group_turns_by_cell_best_first,
     turn_sort_key,
 )
 from quarto.solver.solver import Solver
@@ -48,8 +48,8 @@ from runners.arena.executors.base import MEBIBYTE, THREADS, StopSignal, availabl
 from runners.config.yaml_options import load_rules
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
-from runners.terminal.files import is_standard_stream, read_file, write_file
+from runners.terminal.console import show_progress_bar_or_notes
+from runners.terminal.files import is_standard_stream_dash, read_file, write_file
 
 LINES_PER_TASK = 16
 ResultT = TypeVar("ResultT")
@@ -111,7 +111,7 @@ class Solvers:
         self._local = threading.local()
         self._stopped = False
 
-    def get_solver(self, rules: Rules) -> Solver:
+    def get_solver_of_thread(self, rules: Rules) -> Solver:
         """Return the calling thread's solver for these rules."""
         thread_solvers: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
         if rules not in thread_solvers:
@@ -125,7 +125,7 @@ class Solvers:
                     thread_solvers[rules].stop()
         return thread_solvers[rules]
 
-    def stop(self) -> None:
+    def stop_current_and_later_searches(self) -> None:
         """Stop every search that is in progress or that begins later."""
         with self._lock:
             self._stopped = True
@@ -145,13 +145,13 @@ def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[
     of Ctrl-C, stops the search and is passed on.
     """
     results: list[ResultT] = []
-    run_on_threads([work], 1, results.append, solvers.stop, on_wait)
+    run_on_threads([work], 1, results.append, solvers.stop_current_and_later_searches, on_wait)
     return results[0]
 
 
 def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
     """Solve a position; return its value and the parts that ``options`` selects, with the best turn first."""
-    solution = solvers.get_solver(request.rules).solve(request.position, options.turns, options.distance)
+    solution = solvers.get_solver_of_thread(request.rules).solve(request.position, options.turns, options.distance)
     return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
 
 
@@ -205,7 +205,7 @@ def solve_lines(
                 yield from waiting_answers.pop(next_start)
                 next_start += LINES_PER_TASK
     except BaseException:
-        solvers.stop()
+        solvers.stop_current_and_later_searches()
         raise
 
 
@@ -250,9 +250,9 @@ def output_position_solution(text: str, options: SolveOptions, megabytes: float,
         solution = run_search(solvers, lambda: solve(request, options, solvers), on_wait)
     seconds = clock.seconds
     _write_json_if_requested(solution_to_dict(request, solution, options), json_file)
-    if is_standard_stream(json_file):
+    if is_standard_stream_dash(json_file):
         return
-    console.print_line(describe_solution(request, solution))
+    console.print_line(describe_value_and_distance(request, solution))
     if solution.turns:
         console.print_tables([build_turns_table(request, solution)])
         console.print_line(LEGEND if options.distance else SHORT_LEGEND)
@@ -271,10 +271,10 @@ def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) ->
         megabytes, max(1, len({line.split()[2] if len(line.split()) == 3 else "" for _, line in lines}))
     )
     bad_lines = 0
-    with show_progress_bar("solving", "positions") as bar:
+    with show_progress_bar_or_notes("solving", "positions") as bar:
         bar.start(len(lines))
         for answer in solve_lines(lines, options, Solvers(megabytes), available_cores()):
-            _print_answer_line(format_json_line(answer))
+            _print_or_exit_on_closed_pipe(format_json_line(answer))
             if "error" in answer:
                 bad_lines += 1
                 console.print_note(f"line {answer['line']}: {answer['error']}")
@@ -293,11 +293,11 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
     solvers = Solvers(megabytes, use_tablebase=False)
     clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
-        value = run_search(solvers, lambda: solvers.get_solver(rules).value(EMPTY), on_wait)
+        value = run_search(solvers, lambda: solvers.get_solver_of_thread(rules).value(EMPTY), on_wait)
     seconds, peak = clock.seconds, read_peak_megabytes()
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
     _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file)
-    if is_standard_stream(json_file):
+    if is_standard_stream_dash(json_file):
         return
     player = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
@@ -307,7 +307,7 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
         number_column("seconds", [seconds], format_seconds),
         number_column("memory, MB", [peak], format_count),
     ]
-    console.print_tables([console.build_table(columns)])
+    console.print_tables([console.build_escaped_table(columns)])
 
 
 def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | None) -> None:
@@ -322,7 +322,7 @@ def read_peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEBIBYTE
 
 
-def describe_solution(request: SolveRequest, solution: Solution) -> str:
+def describe_value_and_distance(request: SolveRequest, solution: Solution) -> str:
     """Describe in words the value of a position and, if it is known, the distance to the end."""
     gives = request.position.hand == NONE and not request.rules.mover_chooses
     value = f"{request.text}: {VALUE_NAMES[solution.value]} for the player to {'give' if gives else 'move'}"
@@ -340,7 +340,7 @@ def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
     """
     if solution.turns[0].cell == NONE:
         return _build_gifts_table(solution.turns)
-    turns_by_cell = group_turns_by_cell(solution.turns)
+    turns_by_cell = group_turns_by_cell_best_first(solution.turns)
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     best = [format_mark(next(iter(turns.values()))) for turns in turns_by_cell.values()]
     columns = [text_column("cell", [format_cell(cell) for cell in turns_by_cell]), ResultColumn("best", best)]
@@ -348,7 +348,7 @@ def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
         marks = [format_mark(turns[piece]) if piece in turns else NO_TURN for turns in turns_by_cell.values()]
         columns.append(ResultColumn(format_piece(piece), marks))
     column_noun = "piece" if request.rules.mover_chooses else "gift"
-    return console.build_table(columns, f"Cells by {column_noun}")
+    return console.build_escaped_table(columns, f"Cells by {column_noun}")
 
 
 def cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
@@ -371,10 +371,10 @@ def _build_gifts_table(turns: Sequence[SolvedTurn]) -> Table:
     ]
     if turns[0].distance is not None:
         columns.append(number_column("placements", [turn.distance for turn in turns]))
-    return console.build_table(columns)
+    return console.build_escaped_table(columns)
 
 
-def _print_answer_line(line: str) -> None:
+def _print_or_exit_on_closed_pipe(line: str) -> None:
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -385,6 +385,6 @@ def _print_answer_line(line: str) -> None:
 @contextmanager
 def _show_search_progress(solvers: Solvers) -> Iterator[Callable[[], None]]:
     """Show a bar that counts searched positions; yield a function that updates it."""
-    with show_progress_bar("searching", "positions") as bar:
+    with show_progress_bar_or_notes("searching", "positions") as bar:
         bar.start(None)
         yield lambda: bar.set_done(solvers.nodes)

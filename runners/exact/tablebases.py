@@ -18,7 +18,7 @@ from analytics.exact.tablebase import (
     Tablebase,
     TablebaseCard,
     find_largest_tablebase,
-    is_equivalent_rules,
+    is_same_rules_except_name,
     list_tablebases,
     open_tablebase,
 )
@@ -33,7 +33,7 @@ from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import project_version
 from runners.arena.executors.base import Executor, StopSignal, Task, Worker, available_megabytes
 from runners.config.yaml_options import list_options, load_rules
-from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
 from runners.terminal import console
 
 POLL_SECONDS = 0.1
@@ -53,7 +53,7 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
         f"{request.rules.name}, boards of up to {request.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
     )
     code = {"version": project_version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
-    with stop_on_signal() as stop, console.show_progress_bar("solving", "boards") as bar:
+    with stop_on_signal_then_force_exit() as stop, console.show_progress_bar_or_notes("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         tablebase = tablebase_build.build_tablebase(
             request, code, stop, progress, lambda chunks, stop: solve_chunks(chunks, executor, request.threads, stop)
@@ -98,7 +98,7 @@ def print_tablebases(rules: str | None, theory: bool) -> None:
         typer.echo(render_theory_page([base for base in map(find_largest_tablebase, rule_sets) if base]), nl=False)
         return
     tablebases = [
-        base for base in list_tablebases() if rules is None or is_equivalent_rules(base.rules, load_rules(rules))
+        base for base in list_tablebases() if rules is None or is_same_rules_except_name(base.rules, load_rules(rules))
     ]
     if not tablebases:
         raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
@@ -117,14 +117,14 @@ def build_tablebase_tables(tablebases: Sequence[Tablebase]) -> list[Table]:
         text_column("built", [card.created[:10] for card in cards]),
         text_column("file", ["ships" if base.is_shipped else str(base.path) for base in tablebases]),
     ]
-    return [console.build_table(columns), *map(_build_layers_table, cards)]
+    return [console.build_escaped_table(columns), *map(_build_layers_table, cards)]
 
 
 def _build_layers_table(card: TablebaseCard) -> Table:
     counts_by_result = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
     columns = [number_column(name, counts) for name, counts in counts_by_result.items()]
     pieces = number_column("pieces", range(card.pieces + 1))
-    return console.build_table([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
+    return console.build_escaped_table([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
 def print_perft(rules: str, plies: int) -> None:
@@ -134,7 +134,7 @@ def print_perft(rules: str, plies: int) -> None:
     columns = [
         number_column(heading, counts) for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)
     ]
-    console.print_tables([console.build_table(columns, f"perft, {rules} rules")])
+    console.print_tables([console.build_escaped_table(columns, f"perft, {rules} rules")])
 
 
 class BoardChunk(NamedTuple):
@@ -171,7 +171,9 @@ def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop
     unsolved = (BoardChunk(first, chunk_store.chunk_keys(first)) for first in list(chunk_store.unsolved_chunks))
     for solved_chunk in executor.map(task, unsolved, threads, stop):
         if solved_chunk is not None and solved_chunk.first in chunk_store.unsolved_chunks:
-            chunk_store.write_chunk(solved_chunk.first, np.asarray(solved_chunk.content, np.int8), solved_chunk.seconds)
+            chunk_store.write_chunk_and_mark_solved(
+                solved_chunk.first, np.asarray(solved_chunk.content, np.int8), solved_chunk.seconds
+            )
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from analytics.questions.columns import (
     format_percent,
     interval_column,
     number_column,
-    rank_and_agent_columns,
+    numbered_agent_columns,
     text_column,
 )
 from analytics.statistics.tally import Estimate
@@ -29,7 +29,7 @@ from analytics.store.policy_cards import TABLE, load_card, load_cards
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.exact.verdicts import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, judge_agents
-from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
 from runners.terminal import console
 from runners.terminal.files import TableOutput, write_file
 from runners.terminal.tables import output_frame
@@ -66,22 +66,22 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
 
     The page is written if ``page_file`` is given.
     """
-    with stop_on_signal() as stop:
+    with stop_on_signal_then_force_exit() as stop:
         judged = judge_agents(request, options, stop)
     if judged is None:
         console.print_note("interrupted: no agent is judged; run the same command again")
         return exit_code()
     if page_file:
         command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-        write_file(page_file, render_leaderboard(judged, options, command, request.root).encode())
+        write_file(page_file, render_markdown_leaderboard(judged, options, command, request.root).encode())
     elif table.is_printed:
         print_verdicts(judged, table.wide)
     else:
-        output_frame(build_verdict_frame(judged.verdicts), table)
+        output_frame(build_frame_by_kind_and_pieces(judged.verdicts), table)
     return 0
 
 
-def build_verdict_frame(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
+def build_frame_by_kind_and_pieces(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
     """Build a frame with a row for each agent, kind of decision, source of positions and number of pieces.
 
     Each row also has the agent's results against the oracle, and its speed.
@@ -106,7 +106,7 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
-        *rank_and_agent_columns([verdict.agent.label for verdict in verdicts]),
+        *numbered_agent_columns([verdict.agent.label for verdict in verdicts]),
         number_column("optimal, %", turns["optimal"], format_percent),
         number_column("regret", turns["regret"], format_half_points),
         interval_column(turns["regret_low"], turns["regret_high"], format_half_points, drop_priority=2),
@@ -124,8 +124,10 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
         ]
     subject = f"Turns in {len(positions.logged):,} positions ({positions.rules.name} rules)"
     title = f"{subject}: regret in half-points{', draws v oracle' if has_games else ''}"
-    console.print_tables([console.build_table(columns, title)], wide=wide)
-    console.print_tables([console.build_table(_build_piece_columns(verdicts), "By pieces on the board")], wide=wide)
+    console.print_tables([console.build_escaped_table(columns, title)], wide=wide)
+    console.print_tables(
+        [console.build_escaped_table(_build_piece_columns(verdicts), "By pieces on the board")], wide=wide
+    )
 
 
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
@@ -162,7 +164,7 @@ def _build_piece_columns(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]
     ]
 
 
-def render_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
+def render_markdown_leaderboard(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
     """Render the leaderboard as a page in Markdown.
 
     ``command`` is the command that makes the page; the archive at ``root`` holds the policies of the agents.

@@ -14,17 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from agents.base.player import BatchPlayer, list_choosers
+from agents.base.player import BatchPlayer, list_accepted_choosers
 from analytics.exact.position_set import (
     PIECE_COUNTS,
     PositionSet,
     Regrets,
     TurnSolver,
-    build_origin,
+    build_origin_without_digest,
     build_turn_rows,
-    compute_regrets,
+    compute_regrets_and_forfeits,
     encode_position_set,
-    find_shipped_set_path,
+    find_existing_shipped_set,
     read_logged_games,
     read_position_set,
     sample_new_positions_by_source,
@@ -35,7 +35,7 @@ from analytics.store import marker
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard, load_readable_cards
 from quarto.batch import Batch, Turns
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.batch_engine import GAME_MEMORY_BYTES, PairRange
@@ -47,7 +47,7 @@ from runners.config.agents import agent_from_entry, agent_from_label, load_agent
 from runners.config.yaml_options import list_options, load_rules
 from runners.hosting.guarded_agent import GuardedAgent, silence_forfeit_log
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import write_file
 
 ORACLE = "oracle"
@@ -82,7 +82,7 @@ def select_agents(names: Sequence[str], root: PurePath, rules: Rules, include_al
             notes.append(f"{name} is the policy; the agent of that name is judged as '{name}()'")
     if include_all:
         policies = sorted({card.name for card in cards if Rules(**card.rules) == rules})
-        agents += [*_list_ready_agents(rules), *(_build_policy_agent(name, root) for name in policies)]
+        agents += [*_list_agents_without_missing_policy(rules), *(_build_policy_agent(name, root) for name in policies)]
     distinct = list({agent.label: agent for agent in agents}.values())
     return SelectedAgents(distinct, [*notes, *describe_untrained_agents(distinct)])
 
@@ -99,7 +99,7 @@ def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard])
     if parse_label(name, "agent")[0] not in agents:
         names = [*agents, *(card.name for card in cards)]
         raise RequestError(
-            f"{name!r} is neither a policy in archive {root} nor an agent{describe_valid_names(name, names)}"
+            f"{name!r} is neither a policy in archive {root} nor an agent{suggest_valid_names(name, names)}"
         )
     return agent_from_label(name, root, trusted=True)
 
@@ -109,7 +109,7 @@ def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
     return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
-def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
+def _list_agents_without_missing_policy(rules: Rules) -> list[AgentSpec]:
     """List the agents that can play these rules, each with the default parameters of its yaml.
 
     Agents that need a policy, but have none by default, are left out.
@@ -121,7 +121,7 @@ def _list_ready_agents(rules: Rules) -> list[AgentSpec]:
         for name, agent in agents.items()
         if not (name in policy_readers and agent.params.get("policy", "") is None)
     ]
-    return [agent for agent in ready if rules.chooser in list_choosers(agent.build())]
+    return [agent for agent in ready if rules.chooser in list_accepted_choosers(agent.build())]
 
 
 class JudgeOptions(NamedTuple):
@@ -177,7 +177,7 @@ class CollectedTurns(NamedTuple):
     turns_a_second: float  # of one thread
 
 
-class OpponentGames(NamedTuple):
+class OpponentTallyAndNotes(NamedTuple):
     """The tally of an agent's games against one opponent, and notes on forfeits."""
 
     tally: Tally  # from the agent's point of view
@@ -195,7 +195,7 @@ class TurnCollector:
         remote = agent.runs_programs or agent.limits.isolation == "process"
         self._clock = time.perf_counter if remote else time.thread_time
 
-    def list_chunks(self, turns_per_position: int) -> Iterator[_TurnChunk]:
+    def list_chunks_turn_by_turn(self, turns_per_position: int) -> Iterator[_TurnChunk]:
         """Return an iterator over the chunks of a judgement: one turn in every position, then a second, and so on."""
         words, size = self.guarded.game_words, len(self._positions.hand)
         max_positions = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
@@ -226,7 +226,7 @@ class TurnCollector:
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position, of the turn that other programs disturbed the least
         for chunk, chunk_turns, seconds in THREADS.map(
-            self.time_turns, self.list_chunks(options.turns_per_position), options.threads, stop
+            self.time_turns, self.list_chunks_turn_by_turn(options.turns_per_position), options.threads, stop
         ):
             for column, values in zip(turns, chunk_turns, strict=True):
                 column[chunk.rows, chunk.turn_number] = values
@@ -274,24 +274,24 @@ def judge_agent(
     games = play_against(load_agent(ORACLE), agent, positions.rules, options, stop)
     if stop.is_set():
         return None
-    regrets = compute_regrets(positions.values, turns)
+    regrets = compute_regrets_and_forfeits(positions.values, turns)
     notes = [*collector.describe_forfeits(regrets, turns), *games.notes]
     return AgentVerdict(agent, summarise_regrets(positions, regrets), turns_a_second, games.tally, notes)
 
 
 def play_against(
     opponent: AgentSpec, agent: AgentSpec, rules: Rules, options: JudgeOptions, stop: threading.Event
-) -> OpponentGames:
+) -> OpponentTallyAndNotes:
     """Play games between an agent and an opponent, and return their tally from the agent's point of view.
 
     These are the games that ``qarena run`` would play with the same seed.
     """
     spec = RunSpec(rules, (agent, opponent), ((0, 1),), options.seed, OPENING_PLIES)
     if not options.games:
-        return OpponentGames(Tally(), [])
+        return OpponentTallyAndNotes(Tally(), [])
     engine, pairs = build_engine(spec), -(-options.games // 2)
-    blocks = engine.play((PairRange(0, pair, 1) for pair in range(pairs)), options.threads, stop)
-    return OpponentGames(tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour())
+    blocks = engine.play_in_any_order((PairRange(0, pair, 1) for pair in range(pairs)), options.threads, stop)
+    return OpponentTallyAndNotes(tally_by_pairing(blocks).get(0, Tally()), engine.describe_misbehaviour())
 
 
 def estimate_draw_rate(tally: Tally) -> Estimate:
@@ -326,7 +326,7 @@ def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.E
     for note in notes:
         console.print_note(note)
     verdicts = []
-    with silence_forfeit_log(), show_progress_bar("judging", "turns") as bar:
+    with silence_forfeit_log(), show_progress_bar_or_notes("judging", "turns") as bar:
         bar.start(len(agents) * options.turns_per_position * len(positions.logged))
         for agent in agents:
             bar.set_description(agent.label)
@@ -347,7 +347,7 @@ def _load_positions(request: JudgeRequest) -> PositionSet:
     """
     rules_name = request.rules or "classic"
     if request.file is None:
-        return read_position_set(find_shipped_set_path(load_rules(rules_name).name))
+        return read_position_set(find_existing_shipped_set(load_rules(rules_name).name))
     positions = read_position_set(request.file)
     if request.rules is not None and positions.rules != load_rules(rules_name):
         raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {rules_name!r}")
@@ -382,7 +382,7 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
     games = read_logged_games(archive, rules)
     solver = TurnSolver(rules, options.threads, options.megabytes, min(options.piece_counts))
     frames = []
-    with show_progress_bar("solving", "positions") as bar:
+    with show_progress_bar_or_notes("solving", "positions") as bar:
         bar.start(2 * options.positions_per_source * len(options.piece_counts))
         for pieces in options.piece_counts:
             for source, positions in sample_new_positions_by_source(
@@ -395,7 +395,9 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
 def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
     """Draw a set of positions, solve these positions, and write them to ``path``, which the caller has checked."""
     frame = build_position_frame(ArchiveStore.open(root), options)
-    content = encode_position_set(frame, build_origin(options.rules, options.seed, options.positions_per_source))
+    content = encode_position_set(
+        frame, build_origin_without_digest(options.rules, options.seed, options.positions_per_source)
+    )
     write_file(path, content)
     count = frame["position"].n_unique()
     console.print_line(f"{count:,} positions, {len(frame):,} turns, {len(content):,} bytes: {path}")

@@ -102,11 +102,11 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
     view.safe_gifts()
 
 
-def build_deadline(seconds: float, clock: CompileClock | None) -> Callable[[], float]:
+def build_monotonic_deadline_function(seconds: float, compile_clock: CompileClock | None) -> Callable[[], float]:
     """Return a function that returns the current deadline for a response, as a time of ``time.monotonic``.
 
-    The response may take ``seconds``, not counting the time that the process of ``clock`` spends compiling. Without a
-    clock, all time counts.
+    The response may take ``seconds``, not counting the time that the process of ``compile_clock`` spends compiling.
+    Without a clock, all time counts.
     """
-    end, start_seconds = time.monotonic() + seconds, clock.read_seconds() if clock else 0.0
-    return lambda: end + (clock.read_seconds() - start_seconds if clock else 0.0)
+    end, start_seconds = time.monotonic() + seconds, compile_clock.read_seconds() if compile_clock else 0.0
+    return lambda: end + (compile_clock.read_seconds() - start_seconds if compile_clock else 0.0)

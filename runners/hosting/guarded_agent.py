@@ -22,8 +22,8 @@ from quarto.errors import (
     FailureError,
     RemoteError,
     RequestError,
-    find_error_location,
-    is_ctrl_c,
+    describe_author_error_location,
+    is_ctrl_c_in_main_thread,
 )
 from quarto.notation import format_position
 from quarto.position import PackedPosition
@@ -107,7 +107,7 @@ class GuardedAgent:
         except ArenaError:
             raise
         except BaseException as error:
-            if is_ctrl_c(error):
+            if is_ctrl_c_in_main_thread(error):
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
@@ -178,9 +178,9 @@ class GuardedAgent:
             except SomeTurnsFailedError as turns_error:
                 return self._fill_in_failures(turns_error, batch, on_error)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
-                if is_ctrl_c(error):
+                if is_ctrl_c_in_main_thread(error):
                     raise
-        turns = Turns.empty(size)
+        turns = Turns.allocate(size)
         if evaluations is not None:
             evaluations.put(slice(None), Evaluations.blank(size))
         for i in range(size):
@@ -207,7 +207,7 @@ class GuardedAgent:
         except SomeTurnsFailedError as turns_error:
             turns = self._fill_in_failures(turns_error, batch, on_error)
         except BaseException as error:
-            if is_ctrl_c(error):
+            if is_ctrl_c_in_main_thread(error):
                 raise
             return self._record_and_encode_failure(error, batch.position(0), on_error), NONE
         return int(turns.cells[0]), int(turns.gifts[0])
@@ -235,7 +235,12 @@ class GuardedAgent:
         else:
             kind = error.details.kind if isinstance(error, RemoteError) else type(error).__name__
             verb = NO_TURN if kind == AnswerError.__name__ else RAISED
-            fault = Fault(verb, format_agent_error(error), find_error_location(error), self._format_position(position))
+            fault = Fault(
+                verb,
+                format_error_class_and_text(error),
+                describe_author_error_location(error),
+                self._format_position(position),
+            )
             self._record_fault(f"{kind} at {fault.line}", fault, error)
         return ERROR_CELL
 
@@ -306,7 +311,7 @@ class GuardedAgent:
 
     # Misbehaviour.
 
-    def list_faults(self, *verbs: str) -> list[Fault]:
+    def list_faults_by_frequency(self, *verbs: str) -> list[Fault]:
         """Return the agent's faults whose verb is one of ``verbs``, with the most frequent first."""
         with self._lock:
             faults = [fault for fault in self._faults.values() if fault.verb in verbs and fault.count]
@@ -314,7 +319,7 @@ class GuardedAgent:
 
     def describe_misbehaviour(self) -> Iterator[str]:
         """Yield a line about each fault for which the agent forfeited games, and the remarks of the agent's players."""
-        for fault in self.list_faults(*FAULT_VERBS):
+        for fault in self.list_faults_by_frequency(*FAULT_VERBS):
             yield f"agent '{self.label}' {fault.description}"
         for line in [*self._list_player_remarks(), *self._remarks]:
             yield f"agent '{self.label}' {line}"
@@ -329,13 +334,13 @@ class GuardedAgent:
             self._games += games
             self._forfeits += forfeits
 
-    def check_forfeits(self) -> None:
+    def check_not_all_forfeited(self) -> None:
         """Raise ``AllForfeitedError`` if the agent has forfeited all its games.
 
         No error is raised before the agent has finished ``MIN_FORFEITED_GAMES`` games.
         """
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
-            faults = "; ".join(fault.description for fault in self.list_faults(*FAULT_VERBS))
+            faults = "; ".join(fault.description for fault in self.list_faults_by_frequency(*FAULT_VERBS))
             raise AllForfeitedError(
                 f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}; "
                 "what was played is kept, and --keep-going plays on"
@@ -388,10 +393,10 @@ def _take_turns_and_time(
     try:
         return player.play(batch, rng, slots, evaluations)
     finally:
-        evaluations.share_time_among_untimed(time.perf_counter() - started)
+        evaluations.give_untimed_equal_time_share(time.perf_counter() - started)
 
 
-def format_agent_error(error: BaseException) -> str:
+def format_error_class_and_text(error: BaseException) -> str:
     """Format an exception of an agent in one line: its class and its own text."""
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
     text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")

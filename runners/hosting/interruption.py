@@ -47,12 +47,12 @@ class _StopRequest:
         self.terminals: list[int] = []
         self.may_exit = True  # False in the process of a user of the library, such as a notebook's
 
-    def reset(self) -> None:
+    def reset_and_note_terminals(self) -> None:
         """Forget the signals to the previous command, and note which of the standard streams are terminals."""
         self.signal, self.is_urgent = None, False
         self.terminals = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
-    def record_signal(self, signal_number: int) -> None:
+    def record_signal_and_redirect_closed_terminals(self, signal_number: int) -> None:
         """Record a signal.
 
         After SIGHUP, a terminal may be gone. Its descriptors are then redirected to the null device, so that writing
@@ -89,17 +89,17 @@ class _ProcessHandler:
         self._handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        _request.record_signal(number)
+        _request.record_signal_and_redirect_closed_terminals(number)
         self._handler(number, frame)
 
 
-def _restore_defaults() -> None:
+def _restore_defaults_in_fork() -> None:
     for number in TERMINATION_SIGNALS:
         if isinstance(signal.getsignal(number), _ProcessHandler):
             signal.signal(number, signal.SIG_DFL)
 
 
-os.register_at_fork(after_in_child=_restore_defaults)
+os.register_at_fork(after_in_child=_restore_defaults_in_fork)
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[Non
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
+def stop_on_signal_then_force_exit() -> Iterator[threading.Event]:
     """Yield an event that the first signal sets; the next Ctrl-C raises ``KeyboardInterrupt``.
 
     Signals are handled in the main thread only. The process ends if the context is not left within ``STOP_SECONDS``
@@ -136,7 +136,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
     either complete or absent.
 
     A further SIGTERM or SIGHUP changes nothing: a terminal that is closed and the shell in it send one each, and
-    ``timeout`` sends two. Inside ``keep_process``, only Ctrl-C is handled, and nothing ends the process.
+    ``timeout`` sends two. Inside ``prevent_exit_on_signals``, only Ctrl-C is handled, and nothing ends the process.
     """
     if _request.is_urgent:
         raise KeyboardInterrupt
@@ -148,7 +148,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
     for timer in timers:
         timer.daemon = True
 
-    def request_stop(number: int, _frame: FrameType | None) -> None:
+    def request_stop_then_interrupt(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             if number == signal.SIGINT and not insisted.is_set():
                 insisted.set()
@@ -163,7 +163,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
         with suppress(OSError):  # standard error may be closed; the games count all the same
             sys.stderr.write(f"{prefix}finishing the games that end soon; Ctrl-C again drops those in progress\n")
 
-    with handle_signals(request_stop, *(SIGNALS if may_exit else SIGNALS[:1])):
+    with handle_signals(request_stop_then_interrupt, *(SIGNALS if may_exit else SIGNALS[:1])):
         try:
             yield stop
         finally:
@@ -172,7 +172,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def keep_process() -> Iterator[None]:
+def prevent_exit_on_signals() -> Iterator[None]:
     """Keep handled signals from ending the process while the context lasts.
 
     This is for a process that belongs to a user of the library, such as the process of a notebook.
@@ -191,14 +191,14 @@ def exit_on_interrupt() -> Iterator[None]:
     The context surrounds a whole program. The program ends by ``SystemExit``, or at once if a thread that nobody waits
     for is still running.
     """
-    _request.reset()
+    _request.reset_and_note_terminals()
     raiser, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
     with handle_signals(raiser, *(number for number in SIGNALS if signal.getsignal(number) in defaults)):
         try:
             with silence_unraisable_interrupts():
                 yield
         except SystemExit as exit_error:
-            if has_working_threads():
+            if has_abandoned_threads():
                 flush_and_exit(
                     exit_error.code if isinstance(exit_error.code, int) else int(exit_error.code is not None)
                 )
@@ -321,6 +321,6 @@ def flush_and_exit(code: int) -> None:
     os._exit(code)
 
 
-def has_working_threads() -> bool:
+def has_abandoned_threads() -> bool:
     """Return whether a thread that nobody waits for is still running, so that the process must end without it."""
     return any(thread.daemon and thread.name.startswith(WORK_THREAD_PREFIX) for thread in threading.enumerate())

@@ -19,13 +19,18 @@ import msgspec
 import numpy as np
 
 from agents.base.agent import Agent, AgentLimits, KernelAgent, TurnTimeoutError
-from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_choosers, set_up_python_agent
+from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_accepted_choosers, prepare_python_agent
 from agents.learning.policy import Policy
 from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.hosting.compile_clock import CompileClock, build_deadline, get_process_clock, load_view_kernels
+from runners.hosting.compile_clock import (
+    CompileClock,
+    build_monotonic_deadline_function,
+    get_process_clock,
+    load_view_kernels,
+)
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
@@ -135,7 +140,7 @@ class IsolatedAgent:
             raise RequestError(f"{subject} cannot be made in a process of its own: {error}") from error
         except RemoteError as error:
             stop_all(started)
-            raise error.to_arena_error(subject) from error
+            raise error.restore_or_wrap_arena_error(subject) from error
 
 
 class IsolatedPlayer(PythonPlayer):
@@ -224,8 +229,8 @@ class TimedAgent:
             agent = self._build_agent()
             if isinstance(agent, KernelAgent):
                 raise build_jitted_error(label)
-            check_choosers(list_choosers(agent), rules, label)
-            player = set_up_python_agent(agent, rules, label)
+            check_choosers(list_accepted_choosers(agent), rules, label)
+            player = prepare_python_agent(agent, rules, label)
             load_view_kernels(rules, player.takes_batches)
             return player
 
@@ -261,7 +266,7 @@ class TimedPlayer(PythonPlayer):
             own_evaluations = Evaluations.blank(size)
             response = agent_thread.request_turns(batch, rng, own_evaluations, self._seconds * size)
             if response is None:
-                self._abandon_thread(agent_thread)
+                self._abandon_thread_and_check_stuck_count(agent_thread)
                 raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}")
         if isinstance(response, BaseException):
             raise response
@@ -269,7 +274,7 @@ class TimedPlayer(PythonPlayer):
             evaluations.put(slice(None), own_evaluations)
         return response
 
-    def _abandon_thread(self, agent_thread: _AgentThread) -> None:
+    def _abandon_thread_and_check_stuck_count(self, agent_thread: _AgentThread) -> None:
         self._agent_thread = None
         self._stuck_threads = [thread for thread in (*self._stuck_threads, agent_thread) if thread.is_busy]
         if len(self._stuck_threads) >= MAX_STUCK_TURNS:
@@ -307,7 +312,7 @@ class _AgentThread:
         self._requests.put(
             (batch.copy(), Streams(rng.seeds.copy()), evaluations)
         )  # copies, because the response may be late
-        deadline = build_deadline(seconds, get_process_clock())
+        deadline = build_monotonic_deadline_function(seconds, get_process_clock())
         while (remaining_seconds := deadline() - time.monotonic()) > 0:
             with suppress(Empty):
                 return self._responses.get(timeout=remaining_seconds)

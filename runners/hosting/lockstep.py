@@ -1,8 +1,8 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
 Two jitted agents play a whole batch inside one kernel (``play_to_end``). If one of them is written in Python, Python
-takes the same steps (``set_up_games``, ``give_first_gifts_and_count``, ``play_turns_and_count_running``) one by one,
-with the agents' turns in between.
+takes the same steps (``set_up_and_count_games``, ``give_first_gifts_and_count``, ``play_turns_and_count_running``) one
+by one, with the agents' turns in between.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOAR
 from quarto.bits import nth_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES
-from quarto.rng import OPENING_STREAM, draw, integer_below, second_integer_below, stream, turn_offset
-from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line
+from quarto.rng import OPENING_STREAM, draw, integer_below, second_integer_below, stream, turn_seed_offset
+from quarto.rules import CELLS, NONE, PIECES, SIDE, has_finished_line_at
 
 
 class GameNumbers(NamedTuple):
@@ -35,7 +35,7 @@ class GameNumbers(NamedTuple):
     games_a_pair: int  # 2, or 1 if the seats are not swapped: columns of Games between one pair and the next
 
 
-GAMES_TYPE = numba.typeof(Games.zeros(1))
+GAMES_TYPE = numba.typeof(Games.allocate(1))
 NUMBERS_TYPE = types.NamedTuple((types.uint64, types.int64, types.int64, types.int64, types.int64), GameNumbers)
 OPENINGS_TYPE = types.int8[:, :, ::1]
 SPAN_TYPE = types.UniTuple(types.int64, 2)
@@ -55,7 +55,7 @@ def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: 
         lanes |= piece_to_lanes(piece) << uint64(cell)
         occupied |= int64(1) << cell
         available &= ~(int64(1) << piece)
-        if finishes_line(lanes, occupied, piece, cell, rules):
+        if has_finished_line_at(lanes, occupied, piece, cell, rules):
             return False
         opening[0, ply, pair] = piece
         opening[1, ply, pair] = cell
@@ -83,7 +83,7 @@ WON, LEGAL = 1, 2
 
 
 @kernel(types.int64(NUMBERS_TYPE, OPENINGS_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def set_up_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
+def set_up_and_count_games(numbers: GameNumbers, openings: Any, state: Lockstep, games: Games) -> int:
     """Set up the position after the opening in one game of each pair, and return the number of games."""
     batch, plies, pairs = state.batch, openings.shape[1], openings.shape[2]
     for i in range(pairs):
@@ -148,7 +148,7 @@ def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply:
             piece = gift
         lanes = batch.lanes[i] | (piece_to_lanes(piece) << uint64(cell))
         occupied |= int64(1) << cell
-        won = legal & finishes_line(lanes, occupied, piece, cell, rules) if can_win else False
+        won = legal & has_finished_line_at(lanes, occupied, piece, cell, rules) if can_win else False
         games.pieces[ply, slot], games.cells[ply, slot] = piece, state.turns.cells[i]
         games.ending[slot] = ply * 4 + LEGAL * int64(legal) + WON * int64(won)
         batch.lanes[kept], batch.occupied[kept] = lanes, occupied
@@ -192,13 +192,13 @@ def play_to_end(
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play until all games that ``set_up_games`` has set up have ended.
+    """Play until all games that ``set_up_and_count_games`` has set up have ended.
 
     ``opening_plies_and_size`` is (number of imposed plies, number of games).
     """
     opening, size = opening_plies_and_size
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
-        offset = turn_offset(turn)
+        offset = turn_seed_offset(turn)
         if (turn & 1) == 0:
             decide_turns(turn_0, agent_0, rules, state, offset, size)
         else:

@@ -15,7 +15,7 @@ import msgspec
 from agents.base.agent import TurnTimeoutError
 from analytics.store.records import preload_msgspec_type
 from quarto.errors import ErrorDetails, RemoteError
-from runners.hosting.compile_clock import CompileClock, build_deadline
+from runners.hosting.compile_clock import CompileClock, build_monotonic_deadline_function
 from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
 from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, describe_exit
 
@@ -85,7 +85,7 @@ class Subprocess:
                 stderr=DEVNULL if is_quiet else None,
             )
         except BaseException:
-            self._close_pipes()
+            self._close_pipes_and_clock()
             raise
         finally:
             os.close(request_end)
@@ -117,7 +117,7 @@ class Subprocess:
 
         """
         with self._stop_on_error():
-            deadline = None if seconds is None else build_deadline(seconds, self._clock)
+            deadline = None if seconds is None else build_monotonic_deadline_function(seconds, self._clock)
             kind, value_size, content_size = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
             if kind not in (ANSWER, FAILURE) or value_size + content_size > self._max_bytes:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE)
@@ -152,9 +152,9 @@ class Subprocess:
         Calling this again is harmless.
         """
         self._process.stop()
-        self._close_pipes()
+        self._close_pipes_and_clock()
 
-    def _close_pipes(self) -> None:
+    def _close_pipes_and_clock(self) -> None:
         pipes, self._request_pipe, self._response_pipe = (self._request_pipe, self._response_pipe), -1, -1
         for descriptor in pipes:
             with suppress(OSError):  # the pipe is closed
@@ -185,7 +185,7 @@ class Subprocess:
 
     def _raise_died(self) -> NoReturn:
         """Raise a ``SubprocessDiedError`` that describes how the process ended."""
-        code = self._process.wait(DEATH_SECONDS)
+        code = self._process.wait_and_kill_group(DEATH_SECONDS)
         raise SubprocessDiedError("its process closed its pipes" if code is None else describe_exit(code))
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from quarto.errors import to_error_details
-from runners.hosting.subprocesses import Limits, apply_limits, bind
+from runners.hosting.subprocesses import Limits, apply_memory_and_processor_limits, bind
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, size of its JSON value, size of its further content
 REQUEST, ANSWER, FAILURE = range(3)
@@ -85,7 +85,7 @@ def main() -> None:
 def _import_factory_and_apply_limits(factory_path: str, limits: Limits) -> HandlerFactory:
     module, _, function = factory_path.partition(":")
     factory: HandlerFactory = getattr(importlib.import_module(module), function)
-    apply_limits(limits, present_counts=False)
+    apply_memory_and_processor_limits(limits, counts_memory_in_use=False)
     return factory
 
 

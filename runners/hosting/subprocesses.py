@@ -115,7 +115,7 @@ class LimitedProcess:
             if self._process.returncode is None:
                 os.kill(self.pid, number)
 
-    def wait(self, seconds: float) -> int | None:
+    def wait_and_kill_group(self, seconds: float) -> int | None:
         """Wait for the process to end, then kill the remaining processes of its group.
 
         Returns:
@@ -123,7 +123,7 @@ class LimitedProcess:
 
         """
         deadline, delay = time.monotonic() + seconds, FIRST_POLL_SECONDS
-        while not self._has_ended():
+        while not self._has_leader_ended():
             remaining_seconds = deadline - time.monotonic()
             if remaining_seconds <= 0:
                 return None
@@ -146,7 +146,7 @@ class LimitedProcess:
             return False
         if grace_seconds and grace_signal is not None:
             self.send_signal(grace_signal)
-        has_ended = self.wait(grace_seconds) is not None
+        has_ended = self.wait_and_kill_group(grace_seconds) is not None
         self._kill_group()
         for file in (self.stdin, self.stdout):
             if file is not None:
@@ -155,7 +155,7 @@ class LimitedProcess:
         self._close_lifeline()
         return has_ended
 
-    def _has_ended(self) -> bool:
+    def _has_leader_ended(self) -> bool:
         """Return whether the leader of the group has ended.
 
         The leader is not reaped here, so that the system does not reuse the group's number.
@@ -201,7 +201,7 @@ def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options:
     return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
 
 
-def read_command_output(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
+def read_command_output_until_limit(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
     """Run a program, and return at most the first ``limits.output_bytes`` bytes of its standard output.
 
     The program is ended after ``seconds``, or once it has written that many bytes.
@@ -298,18 +298,18 @@ def bind(binding: str) -> Limits:
     group or of a service, because the run ends its subprocesses itself.
     """
     lifeline, *limits = json.loads(binding)
-    _follow_lifeline(lifeline)
+    _set_up_end_when_lifeline_closes(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in TERMINATION_SIGNALS:
         signal.signal(number, _ignore_termination)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
-    os.register_at_fork(after_in_child=_restore_terminations)
+    os.register_at_fork(after_in_child=_restore_terminations_in_fork)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OUT_OF_MEMORY_SCORE, encoding="ascii")
     return Limits(*limits)
 
 
-def _follow_lifeline(lifeline: int) -> None:
+def _set_up_end_when_lifeline_closes(lifeline: int) -> None:
     """End this process, and its group if it leads one, when the other end of the pipe ``lifeline`` is closed.
 
     Nothing is ever written to the pipe. When it is closed, the Linux kernel ends the group, whatever Python is doing.
@@ -330,25 +330,25 @@ def _ignore_termination(*_: Any) -> None:
     """
 
 
-def _restore_terminations() -> None:
+def _restore_terminations_in_fork() -> None:
     """Restore the default handlers in a fork of this process that an agent made, so that it can be terminated."""
     for number in TERMINATION_SIGNALS:
         if signal.getsignal(number) is _ignore_termination:
             signal.signal(number, signal.SIG_DFL)
 
 
-def apply_limits(limits: Limits, present_counts: bool) -> None:
+def apply_memory_and_processor_limits(limits: Limits, counts_memory_in_use: bool) -> None:
     """Limit this process and all processes that it will start.
 
-    ``present_counts`` says whether the address space that is already in use counts towards ``limits.megabytes``. It
-    should not count if libraries of this project have taken it, because an agent is not responsible for them.
+    ``counts_memory_in_use`` says whether the address space that is already in use counts towards ``limits.megabytes``.
+    It should not count if libraries of this project have taken it, because an agent is not responsible for them.
     """
     import resource
 
     if limits.processor_seconds is not None:
         _lower_limit(resource.RLIMIT_CPU, limits.processor_seconds)
     if limits.megabytes is not None and sys.platform == "linux":
-        pages = 0 if present_counts else int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        pages = 0 if counts_memory_in_use else int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         _lower_limit(resource.RLIMIT_AS, pages * resource.getpagesize() + (limits.megabytes << 20))
 
 
@@ -363,7 +363,7 @@ def _lower_limit(kind: int, maximum: int) -> None:
 
 def _launch(binding: str, module_path: str, *command: str) -> None:
     """Bind and limit this process, then replace it with the program ``command``, as ``start_command`` describes."""
-    apply_limits(bind(binding), present_counts=True)
+    apply_memory_and_processor_limits(bind(binding), counts_memory_in_use=True)
     os.environ["PYTHONPATH"] = module_path
     os.execvp(command[0], command)  # noqa: S606  (the program that the user named)
 

@@ -61,13 +61,13 @@ class WorkerStart:
         self._since, self._excluded = time.perf_counter(), 0.0
         self._is_known = False
 
-    def exclude_wait_before_result(self, seconds: float) -> None:
+    def exclude_wait_before_work(self, work_seconds: float) -> None:
         """Exclude from the work clocks the time until a worker began the work whose result has just arrived.
 
-        The work took ``seconds``, which must not include compiling or loading the task. A later result may show that
-        another worker began earlier; the excluded time is then corrected.
+        The work took ``work_seconds``, which must not include compiling or loading the task. A later result may show
+        that another worker began earlier; the excluded time is then corrected.
         """
-        waiting_seconds = max(0.0, time.perf_counter() - seconds - self._since)
+        waiting_seconds = max(0.0, time.perf_counter() - work_seconds - self._since)
         if not self._is_known or waiting_seconds < self._excluded:
             _add_start_seconds(waiting_seconds - self._excluded)
             self._is_known, self._excluded = True, waiting_seconds

@@ -94,7 +94,7 @@ def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
 
     with take_turn():
         store = ArchiveStore.open(parse_location(archive))
-        index_and_compact_sums(store, store.list_run_ids())
+        index_and_compact_sums(store, store.list_ids_of_runs_with_games())
 
 
 def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:

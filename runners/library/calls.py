@@ -30,9 +30,9 @@ def take_turn() -> Iterator[None]:
 
     Inside the context, Ctrl-C asks the call to stop and never ends the process.
     """
-    from runners.hosting.interruption import keep_process
+    from runners.hosting.interruption import prevent_exit_on_signals
 
-    with TURN, keep_process():
+    with TURN, prevent_exit_on_signals():
         yield
 
 
@@ -85,7 +85,7 @@ class Call(NamedTuple):
         return parse_arguments(self.words, self.archive, config_dirs=self.folders, typed=typed)
 
     @contextmanager
-    def enter(self, arguments: CommandArguments, schema: type[Any]) -> Iterator[None]:
+    def take_turn_with_config_folders(self, arguments: CommandArguments, schema: type[Any]) -> Iterator[None]:
         """Wait for this call's turn, and add the user's folders to the places of yamls and agents inside the context.
 
         ``arguments`` are the parsed words, and ``schema`` is the configuration's class.
@@ -106,7 +106,7 @@ class Call(NamedTuple):
         from runners.config.yaml_options import hydra_lock
 
         arguments = self.parse()
-        with self.enter(arguments, schema):
+        with self.take_turn_with_config_folders(arguments, schema):
             with hydra_lock, initialize_hydra():
                 cfg = compose_single_request(self.config, schema, arguments.overrides)
             yield cfg

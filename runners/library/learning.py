@@ -51,19 +51,22 @@ def train(
 
     """
     from runners.config.schemas import TrainConfig
-    from runners.hosting.interruption import stop_on_signal
+    from runners.hosting.interruption import stop_on_signal_then_force_exit
     from runners.learning.training.request import (
         check_training_and_create_archive,
         save_policy,
         training_request_from_config,
     )
-    from runners.terminal.console import show_progress_bar
+    from runners.terminal.console import show_progress_bar_or_notes
 
     call = build_call("train", [*map(format_setting, settings.items()), *overrides], archive, config_dir)
     with call.compose(TrainConfig) as cfg:
         request = training_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
         check_training_and_create_archive(request)
-        with stop_on_signal() as stop, show_progress_bar("training", "games", request.progress) as progress:
+        with (
+            stop_on_signal_then_force_exit() as stop,
+            show_progress_bar_or_notes("training", "games", request.progress) as progress,
+        ):
             outcome = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         if outcome.policy is None:
             raise KeyboardInterrupt("the training is not complete: the same call continues where the trainer can")
@@ -116,7 +119,7 @@ def build_policy(
     call = build_call("policy build", words, archive, config_dir)
     with call.compose(PolicyBuildConfig) as cfg:
         request = build_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
-        card = policy_build.build_policy(request, policy_build.select_build_games(request))
+        card = policy_build.build_policy(request, policy_build.check_and_select_build_games(request))
     return _build_policy_result(request.root, card, request.notes)
 
 
@@ -208,16 +211,16 @@ def judge(
     """
     from analytics.report.answers import build_list_result
     from runners.arena.executors.base import available_cores
-    from runners.exact.verdict_tables import build_verdict_frame
+    from runners.exact.verdict_tables import build_frame_by_kind_and_pieces
     from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
-    from runners.hosting.interruption import stop_on_signal
+    from runners.hosting.interruption import stop_on_signal_then_force_exit
 
     request = JudgeRequest(agents, parse_location(archive), rules=rules)
-    with take_turn(), stop_on_signal() as stop:
+    with take_turn(), stop_on_signal_then_force_exit() as stop:
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
     if judgement is None:
         raise KeyboardInterrupt("interrupted before any agent was judged: make the same call again")
-    return build_list_result("Agents against exact values", build_verdict_frame(judgement.verdicts))
+    return build_list_result("Agents against exact values", build_frame_by_kind_and_pieces(judgement.verdicts))
 
 
 def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:

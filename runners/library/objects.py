@@ -16,7 +16,7 @@ from analytics.store.records import LABEL
 from quarto.errors import RequestError
 from runners.arena.executors.base import THREADS
 from runners.arena.spec import OBJECT_TARGET, AgentSpec
-from runners.config.arguments import expand_override
+from runners.config.arguments import expand_and_quote_override
 from runners.config.requests import OBJECT_KEY
 from runners.config.yaml_options import list_options
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from runners.arena.request import RunRequest
 
 
-def format_agents(agents: Sequence[object]) -> list[str]:
+def format_agents_or_one_list(agents: Sequence[object]) -> list[str]:
     """Format agents as words of the command line.
 
     If some agents are objects, the only word is a list of all agents, in which a number stands for each object.
@@ -34,7 +34,7 @@ def format_agents(agents: Sequence[object]) -> list[str]:
         return labels
     objects = _list_objects(agents)
     entries = [
-        quote_for_hydra(expand_override(agent))
+        quote_for_hydra(expand_and_quote_override(agent))
         if isinstance(agent, str)
         else f"{{{OBJECT_KEY}:{_find_index(objects, agent)}}}"
         for agent in agents
@@ -84,13 +84,13 @@ def describe_objects(agents: Sequence[object]) -> list[AgentSpec]:
     return specs
 
 
-def separate_run(request: RunRequest) -> RunRequest:
+def with_random_salt_and_note(request: RunRequest) -> RunRequest:
     """Return a request with a random salt, so that its run is new, and with a note on what this run cannot do.
 
     The request has agents that are objects. Raises ``RequestError`` for an executor other than threads, because the
     executor would have to copy the objects.
     """
-    objects = [spec for spec in request.spec.agents if spec.is_object]
+    objects = [spec for spec in request.spec.agents if spec.is_object_of_program]
     if request.executor != THREADS:
         raise RequestError(f"{objects[0].label} is an object, which plays on threads only: leave executor out")
     name = str(objects[0].params["class"])

@@ -61,19 +61,27 @@ def run(
     from runners.arena.experiment import open_experiment
     from runners.config.requests import build_request
     from runners.config.schemas import RunConfig
-    from runners.hosting.interruption import stop_on_signal
-    from runners.library.objects import describe_objects, format_agents, format_python_call, separate_run
-    from runners.terminal.console import show_progress_bar
+    from runners.hosting.interruption import stop_on_signal_then_force_exit
+    from runners.library.objects import (
+        describe_objects,
+        format_agents_or_one_list,
+        format_python_call,
+        with_random_salt_and_note,
+    )
+    from runners.terminal.console import show_progress_bar_or_notes
 
-    words = [*format_agents(agents), *map(format_setting, settings.items()), *overrides]
+    words = [*format_agents_or_one_list(agents), *map(format_setting, settings.items()), *overrides]
     call = build_call("run", words, archive, config_dir)
     with call.compose(RunConfig) as cfg:
         objects = describe_objects(agents)
         request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task, objects)
         if objects:
-            request = separate_run(request)
+            request = with_random_salt_and_note(request)
         experiment = open_experiment(request)
-        with stop_on_signal() as stop, show_progress_bar("playing", "games", request.progress) as progress:
+        with (
+            stop_on_signal_then_force_exit() as stop,
+            show_progress_bar_or_notes("playing", "games", request.progress) as progress,
+        ):
             command = format_python_call(agents, words) if objects else call.command
             outcome = execute_experiment(experiment, command, stop, progress)
     if outcome.stopped and objects:
@@ -133,19 +141,19 @@ def sweep(
     """
     from runners.config.application import RUN, Application
     from runners.config.execution import execute_sweep
-    from runners.config.recipes import is_training_requested
+    from runners.config.recipes import is_training_experiment_chosen
 
     words = [*agents, *map(format_swept_setting, settings.items()), *overrides]
     call = build_call("sweep", words, archive, config_dir)
     application: Application = RUN
-    if is_training_requested(words):
+    if is_training_experiment_chosen(words):
         from runners.learning.training.application import TRAIN
 
         application = TRAIN
     arguments = call.parse()
-    with call.enter(arguments, application.schema), restore_logging():
+    with call.take_turn_with_config_folders(arguments, application.schema), restore_logging():
         sweep_result, code = execute_sweep(application, arguments)
-        jobs = sweep_result.record_jobs()
+        jobs = sweep_result.record_failures_and_job_count()
     if (
         any(job.record.status == "interrupted" for job in jobs) or code > FailureError.exit_code
     ):  # a greater code follows a signal
@@ -194,14 +202,17 @@ def sprt(
     from runners.arena.sprt import execute_sprt
     from runners.config.requests import prepare_test
     from runners.config.schemas import SprtConfig
-    from runners.hosting.interruption import stop_on_signal
-    from runners.terminal.console import show_progress_bar
+    from runners.hosting.interruption import stop_on_signal_then_force_exit
+    from runners.terminal.console import show_progress_bar_or_notes
 
     call = build_call("sprt", [*agents, *map(format_setting, settings.items()), *overrides], archive, config_dir)
     with call.compose(SprtConfig) as cfg:
         test = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
         request = test.experiment.request
-        with stop_on_signal() as stop, show_progress_bar("testing", "games", request.progress) as bar:
+        with (
+            stop_on_signal_then_force_exit() as stop,
+            show_progress_bar_or_notes("testing", "games", request.progress) as bar,
+        ):
             bar.start(request.games)
             outcome = execute_sprt(test, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
     if not outcome.trial.ended:
@@ -219,7 +230,7 @@ def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
     from analytics import open_archive
     from analytics.report.result import Result
 
-    notes = [*sweep.describe_jobs(jobs), *filter(None, [sweep.describe_best()])]
+    notes = [*sweep.describe_notes_and_failures(jobs), *filter(None, [sweep.describe_best_of_study()])]
     if all(job.record.status == "failed" for job in jobs):
         raise FailureError(notes[0] if notes else "the sweep ended before its first job did")
     frames = []

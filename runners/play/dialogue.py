@@ -185,9 +185,14 @@ def parse_and_play_decision(line: str, game: Game) -> Game:
         raise RequestError(f"Nothing was typed: {describe_expected_input(game)}")
     if len(words) == 1 and not re.search(r"[\d@]", words[0]) and len(words[0]) > 1:
         raise RequestError(
-            f"{quote_input(words[0])} is not a command{_suggest_command(words[0])}; {describe_expected_input(game)}"
+            f"{quote_input(words[0])} is not a command{_suggest_command_or_list_all(words[0])}; "
+            f"{describe_expected_input(game)}"
         )
-    readers = {NextDecision.GIFT: _apply_gift, NextDecision.PLACEMENT: _apply_placement, NextDecision.PLY: _apply_ply}
+    readers = {
+        NextDecision.GIFT: _apply_gift,
+        NextDecision.PLACEMENT: _apply_placement_and_optional_gift,
+        NextDecision.PLY: _apply_ply,
+    }
     return readers[game.next_decision](words, game)
 
 
@@ -220,10 +225,10 @@ def _apply_gift(words: list[str], game: Game) -> Game:
     if _looks_like_cell(word):
         reminder = f" ({format_piece(game.plies[-1][0])} is placed: undo takes it back)" if game.is_gift_due else ""
         raise RequestError(f"{quote_input(word)} is a cell{reminder}: {describe_expected_input(game)}")
-    return game.give(_parse_piece_word(word, game))
+    return game.give(_parse_piece_or_explain_input(word, game))
 
 
-def _apply_placement(words: list[str], game: Game) -> Game:
+def _apply_placement_and_optional_gift(words: list[str], game: Game) -> Game:
     if len(words) > 2:
         raise RequestError(
             f"{quote_input(' '.join(words))} is {len(words)} words instead of one or two: "
@@ -236,31 +241,31 @@ def _apply_placement(words: list[str], game: Game) -> Game:
         )
     if len(words[0]) == 1:
         raise RequestError(f"{quote_input(words[0])} is not a cell a1 to d4: {describe_expected_input(game)}")
-    after = game.place(_parse_cell_word(words[0], game))
+    after = game.place(_parse_cell_or_explain_input(words[0], game))
     if after.next_decision is not NextDecision.GIFT or len(words) == 1:
         return after  # a gift once the game is over does not matter
     if _looks_like_cell(words[1]):
         raise RequestError(
             f"{quote_input(words[1])} is a second cell, where a gift is expected: {describe_expected_input(game)}"
         )
-    return after.give(_parse_piece_word(words[1], game))
+    return after.give(_parse_piece_or_explain_input(words[1], game))
 
 
 def _apply_ply(words: list[str], game: Game) -> Game:
     piece, at, cell = "".join(words).partition("@")
     if not at:
         raise RequestError(f"{quote_input(' '.join(words))} is not piece@cell: {describe_expected_input(game)}")
-    return game.play(_parse_piece_word(piece, game), _parse_cell_word(cell, game))
+    return game.play(_parse_piece_or_explain_input(piece, game), _parse_cell_or_explain_input(cell, game))
 
 
-def _parse_piece_word(word: str, game: Game) -> int:
+def _parse_piece_or_explain_input(word: str, game: Game) -> int:
     try:
         return parse_piece(word)
     except RequestError:
         raise RequestError(f"{quote_input(word)} is not a piece 0 to F: {describe_expected_input(game)}") from None
 
 
-def _parse_cell_word(word: str, game: Game) -> int:
+def _parse_cell_or_explain_input(word: str, game: Game) -> int:
     try:
         return parse_cell(word)
     except RequestError:
@@ -275,6 +280,6 @@ def _looks_like_cell(word: str) -> bool:
     return len(word) == 2 and word[0].lower() in COLUMN_LETTERS and word[1] in ROW_DIGITS
 
 
-def _suggest_command(word: str) -> str:
+def _suggest_command_or_list_all(word: str) -> str:
     similar = difflib.get_close_matches(word.lower(), list(DialogueCommand), n=1)
     return f"; did you mean {similar[0]}?" if similar else f" ({', '.join(DialogueCommand)})"

@@ -21,8 +21,8 @@ from quarto.rules import CLASSIC, NONE, Rules, find_finished_lines
 from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label
 from runners.config.yaml_options import load_rules
-from runners.hosting.engines.protocol import TURN_TEXTS, check_seconds, parse_position_and_seed, parse_rules
-from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
+from runners.hosting.engines.protocol import TURN_TEXTS, check_optional_seconds, parse_position_and_seed, parse_rules
+from runners.hosting.guarded_agent import GuardedAgent, format_error_class_and_text
 
 PROTOCOL_VERSIONS = ("1",)
 
@@ -65,7 +65,7 @@ class EngineServer:
                 self._waiting_positions.append(self._check_position(*parse_position_and_seed(rest)))
                 return ()
             case "go":
-                check_seconds(rest.strip())
+                check_optional_seconds(rest.strip())
                 return self._answer_waiting_positions()
             case "quit":
                 raise EOFError
@@ -123,7 +123,7 @@ class EngineServer:
         turns = guarded.take_turns(player, Batch.from_positions([*positions]), rng, slots, errors.append)
         for position, cell, gift in zip(positions, turns.cells.tolist(), turns.gifts.tolist(), strict=True):
             if cell in (ERROR_CELL, LATE_CELL):
-                yield f"error {format_agent_error(errors.pop(0)) if errors else 'the turn took too long'}"
+                yield f"error {format_error_class_and_text(errors.pop(0)) if errors else 'the turn took too long'}"
             else:
                 places = position.hand != NONE or rules.mover_chooses
                 yield TURN_TEXTS.get((cell if places else NONE, gift), f"error no turn: ({cell}, {gift})")

@@ -24,7 +24,7 @@ from runners.hosting.interruption import exit_code
 from runners.play.dialogue import Dialogue, quote_input
 from runners.play.hints import render_review
 from runners.play.screens import Screen, build_screen
-from runners.play.session import Logbook, Session, build_human_run_spec, format_aids, format_plies_query, prepare_game
+from runners.play.session import Logbook, Session, build_human_run_spec, format_aids, format_plies_sql, prepare_game
 from runners.terminal.console import format_sql_command, print_note
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name
@@ -98,10 +98,10 @@ class GameSeries:
             command,
             None if options.archive else unlogged_number,
         )
-        logbook, session = prepared.logbook, prepared.start_session()
-        self._screen.print_heading(_format_heading(spec, seat, None if logbook is None else prepared.number))
+        logbook, session = prepared.logbook, prepared.start_session_before_first_gift()
+        self._screen.begin_game_with_heading(_format_heading(spec, seat, None if logbook is None else prepared.number))
         started = time.perf_counter()
-        if not _play_to_end(Dialogue(session, self._screen), self._screen):
+        if not _play_to_end_or_exit(Dialogue(session, self._screen), self._screen):
             return False
         self._screen.print_text(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
         if logbook is not None:
@@ -118,7 +118,7 @@ class GameSeries:
             )
         self._screen.print_text(f"Logged as game {game_number} of run {run_id} in {logbook.root}. To find it again:")
         self._screen.print_text(
-            f"  {format_sql_command(format_plies_query(run_id, game_number), logbook.root)}", unwrapped=True
+            f"  {format_sql_command(format_plies_sql(run_id, game_number), logbook.root)}", unwrapped=True
         )
 
     def _print_review(self, session: Session) -> None:
@@ -165,7 +165,7 @@ def _format_heading(spec: RunSpec, seat: int, game_number: int | None) -> str:
     return f"{players}; {spec.rules.name} rules, seed {spec.seed}, {log_entry}"
 
 
-def _play_to_end(dialogue: Dialogue, screen: Screen) -> bool:
+def _play_to_end_or_exit(dialogue: Dialogue, screen: Screen) -> bool:
     """Play until the game is over, and return whether it is over.
 
     If the person leaves earlier, a message is printed. Raises ``FailureError`` if the input ends before the game does,

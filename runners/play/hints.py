@@ -75,7 +75,7 @@ class ExactTurns(NamedTuple):
     best: Sequence[Turn]
 
 
-def solve_turns_within(game: Game, seconds: float) -> ExactTurns | None:
+def find_best_turns_within(game: Game, seconds: float) -> ExactTurns | None:
     """Return the turns that keep the exact value of a game's current position, or None if this takes too long.
 
     The search may take ``seconds``, not counting the time for loading a tablebase or compiling the kernels.
@@ -85,7 +85,7 @@ def solve_turns_within(game: Game, seconds: float) -> ExactTurns | None:
     base = find_largest_tablebase(game.rules)
     is_looked_up = base is not None and len(game.plies) < base.card.pieces
     solver = Solver(game.rules, TABLE_MEGABYTES, load_tablebase_index(game.rules) if is_looked_up else None)
-    solver.turn_values(Batch.empty(0))  # has the kernel ready
+    solver.turn_values(Batch.allocate(0))  # has the kernel ready
     timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), solver.stop)
     timer.daemon = True
     timer.start()
@@ -126,7 +126,7 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
     line = f"Safe gifts: {format_pieces(safe)}. Any other finishes a line."
     if len(safe) == len(game.pieces_left):
         line = "Every gift is safe: none finishes a line now."
-    exact = solve_turns_within(game, seconds)
+    exact = find_best_turns_within(game, seconds)
     if exact is None:
         return Hint([line, _describe_unsolved(seconds)], format_pieces(safe).split(), is_solved=False)
     if exact.value < 0:
@@ -137,34 +137,34 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
     return Hint([line, f"{_describe_value(exact)}, kept by: {format_pieces(best)}."], format_pieces(best).split())
 
 
-def _find_placement_hint(game: Game, view: Position, line: str, seconds: float) -> Hint:
+def _find_placement_hint(game: Game, view: Position, first_line: str, seconds: float) -> Hint:
     """Return a hint for placing a piece in hand that cannot finish a line.
 
-    ``line`` is the first line of the hint.
+    ``first_line`` is the first line of the hint.
     """
     if not game.pieces_left:
-        return Hint([line], [])
+        return Hint([first_line], [])
     safe = {cell: view.safe_gifts(cell) for cell in game.empty_cells}
     safe_turns = [(cell, gift) for cell, gifts in safe.items() for gift in gifts]
     if not safe_turns:
-        return Hint([line, "Wherever it goes, every gift then lets your opponent finish one."], [])
-    exact = solve_turns_within(game, seconds)
+        return Hint([first_line, "Wherever it goes, every gift then lets your opponent finish one."], [])
+    exact = find_best_turns_within(game, seconds)
     if exact is None or exact.value < 0:
-        cell, gift = max(safe_turns, key=lambda turn: _count_safe_replies(view.with_turn(*turn)))
+        cell, gift = max(safe_turns, key=lambda turn: _count_opponent_replies_with_safe_gift(view.with_turn(*turn)))
         counts = _describe_safe_counts({cell: len(gifts) for cell, gifts in safe.items()})
         reason = _describe_unsolved(seconds) if exact is None else f"{_describe_value(exact)}, whatever you do."
-        lines = [line, f"Number of safe gifts: {counts}.", reason]
+        lines = [first_line, f"Number of safe gifts: {counts}.", reason]
     else:
         by_cell = {cell: [gift for _, gift in turns] for cell, turns in groupby(exact.best, lambda turn: turn[0])}
         cell = max(by_cell, key=lambda cell: len(by_cell[cell]))  # where the gift may be chosen among most
         gift = by_cell[cell][0]
         where = "wherever it goes" if len(by_cell) == len(safe) else f"on {format_cells([*by_cell])}"
-        lines = [line, f"{_describe_value(exact)}, kept {where}, with the right gift."]
+        lines = [first_line, f"{_describe_value(exact)}, kept {where}, with the right gift."]
     lines.append(f"Suggestion: place it on {format_cell(cell)} and give {format_piece(gift)}.")
     return Hint(lines, [format_cell(cell)], is_solved=exact is not None)
 
 
-def _count_safe_replies(view: Position) -> int:
+def _count_opponent_replies_with_safe_gift(view: Position) -> int:
     """Count the opponent's replies, each a placement and a gift, in which the gift is safe.
 
     The count decides between turns in early positions, which cannot be solved in time. There, a turn that leaves the
@@ -199,7 +199,7 @@ def _find_ply_hint(game: Game, view: Position, seconds: float) -> Hint:
         return Hint(["Nothing finishes a line now, and after each of your plies your opponent can finish one."], [])
     lines = ["Nothing finishes a line now."]
     quietly = f"After these your opponent cannot finish one either: {_format_turns(safe)}."
-    exact = solve_turns_within(game, seconds)
+    exact = find_best_turns_within(game, seconds)
     if exact is None:
         return Hint([*lines, quietly, _describe_unsolved(seconds)], safe, is_solved=False)
     if exact.value < 0:

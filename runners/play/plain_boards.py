@@ -54,7 +54,7 @@ def render_pieces_left(game: Game) -> list[str]:
     return ["pieces left:", *rows]
 
 
-def render_hand(game: Game, width: int) -> list[str]:
+def render_hand_with_words_if_room(game: Game, width: int) -> list[str]:
     """Render the piece in hand, with its attributes in words if there is room; return no line if the hand is empty."""
     if game.hand == NONE:
         return []
@@ -70,7 +70,7 @@ def render_game(game: Game, width: int) -> str:
     """
     board, pieces_left = render_board(game), render_pieces_left(game)
     rows = _render_side_by_side(board, pieces_left) if width >= WIDTH else [*board, "", *pieces_left]
-    return "\n".join([*rows, *render_hand(game, width)])
+    return "\n".join([*rows, *render_hand_with_words_if_room(game, width)])
 
 
 def _render_side_by_side(first: Sequence[str], second: Iterable[str]) -> list[str]:

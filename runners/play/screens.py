@@ -62,7 +62,7 @@ class Screen:
     def __init__(self) -> None:
         self._input = InputReader()
 
-    def print_heading(self, heading: str) -> None:
+    def begin_game_with_heading(self, heading: str) -> None:
         """Print the heading (players, rules and seed), the legend of the pieces, and how to get help."""
         self.print_text(heading)
         self.print_text(plain_boards.LEGEND)
@@ -114,7 +114,7 @@ class PictureScreen(Screen):
         with suppress(ImportError):  # line editing and history, where Python has them
             import readline  # noqa: F401
 
-    def print_heading(self, heading: str) -> None:
+    def begin_game_with_heading(self, heading: str) -> None:
         self._heading = heading
 
     def show_game(self, game: Game, news: Sequence[str]) -> None:
@@ -301,7 +301,7 @@ def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
     characters.
     """
     board, pieces_left = render_board(game), render_pieces_left(game)
-    hand_lines = [Text(row) for row in plain_boards.render_hand(game, size.width)]
+    hand_lines = [Text(row) for row in plain_boards.render_hand_with_words_if_room(game, size.width)]
     layouts = (
         render_side_by_side([board, pieces_left, render_hand(game)]),
         [*render_side_by_side([board, pieces_left]), *hand_lines],

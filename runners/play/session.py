@@ -29,12 +29,12 @@ from quarto.errors import ArenaError, RequestError
 from quarto.game import Game, NextDecision
 from quarto.jit import uint64
 from quarto.position import PackedPosition
-from quarto.rng import Streams, stream, turn_offset_word
+from quarto.rng import Streams, stream, turn_seed_offset_in_python
 from quarto.rules import Rules
 from runners.arena.code_fingerprints import build_code_record, describe_code_differences
-from runners.arena.experiment import record_run_end, save_run_start
+from runners.arena.experiment import record_status_and_seconds, save_run_start
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hosting.guarded_agent import GuardedAgent, format_agent_error
+from runners.hosting.guarded_agent import GuardedAgent, format_error_class_and_text
 
 logger = logging.getLogger(__name__)
 
@@ -81,13 +81,13 @@ class AgentOpponent:
                 self._request_turn(turn_number, game.position_before(turn_number))
         turns = self._request_turn(game.turn, game.position)
         if turns.cells[0] == ERROR_CELL:
-            raise AgentFailedError(f"it raised {format_agent_error(self._raised[-1])}", FORFEIT_ERROR)
+            raise AgentFailedError(f"it raised {format_error_class_and_text(self._raised[-1])}", FORFEIT_ERROR)
         if turns.cells[0] == LATE_CELL:
             raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
 
     def _request_turn(self, turn_number: int, position: PackedPosition) -> Turns:
-        rng = Streams(self._stream + turn_offset_word(turn_number))
+        rng = Streams(self._stream + turn_seed_offset_in_python(turn_number))
         return self._guarded.take_turns(
             self._player, Batch.from_positions([position]), rng, np.zeros(1, np.uint32), self._raised.append
         )
@@ -207,7 +207,7 @@ class Logbook:
         has_other_code = stored_run is not None and describe_code_differences(stored_run, self._code)
         self.spec = replace(spec, salt=self._code["fingerprint"]) if has_other_code else spec
 
-    def find_first_free_number(self) -> int:
+    def find_first_number_free_in_all_runs(self) -> int:
         """Return the first game number that is used neither by this run nor by the runs for games with aids.
 
         These runs share their numbers, so the random stream of the returned number is unused too.
@@ -251,13 +251,13 @@ class Logbook:
                 if any(
                     self._archive.list_effective_ranges(run_id).find_range(game_number) is not None for run_id in runs
                 ):
-                    game_number = self.find_first_free_number()
+                    game_number = self.find_first_number_free_in_all_runs()
                 save_run_start(self._archive, spec, self._code, game_number + 1, self._command)
                 span, block = (game_number, game_number + 1), build_block(game, game_number)
                 write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, span, [block])
         finally:
             with suppress(ArenaError):  # the error of writing is the one to report
-                record_run_end(self._archive, spec, seconds + time.perf_counter() - started)
+                record_status_and_seconds(self._archive, spec, seconds + time.perf_counter() - started)
         self._index_run(spec.run_id)
         return LogEntry(spec.run_id, game_number)
 
@@ -282,7 +282,7 @@ class PreparedGame:
     logbook: Logbook | None  # None: the game is not logged
     number: int  # of the game in its run; the agent's randomness depends on it
 
-    def start_session(self) -> Session:
+    def start_session_before_first_gift(self) -> Session:
         """Return a session at the beginning of the game, before any gift."""
         return Session(self.spec.rules, self.seat, self.opponent)
 
@@ -315,7 +315,7 @@ def prepare_game(
     if archive_root is None:
         return PreparedGame(spec, seat, AgentOpponent(guarded, stream_key, game_number or 0), None, game_number or 0)
     logbook = Logbook(ArchiveStore.open(archive_root, create=True), spec, agent, command)
-    next_number = logbook.find_first_free_number()
+    next_number = logbook.find_first_number_free_in_all_runs()
     number = next_number if game_number is None else game_number
     if number > next_number:
         raise RequestError(f"game {number} was never begun here: the next one is number {next_number}")
@@ -327,7 +327,7 @@ def format_aids(aids: Collection[str]) -> str:
     return " and ".join(sorted(aids))
 
 
-def format_plies_query(run_id: str, game_number: int) -> str:
+def format_plies_sql(run_id: str, game_number: int) -> str:
     """Format an SQL query that returns the plies of a logged game."""
     game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, game_number)}"
     return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

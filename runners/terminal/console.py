@@ -29,7 +29,7 @@ from rich.text import Text
 from analytics import format_archive_option
 from analytics.questions.columns import Table, format_count_per_second, format_count_with_noun, format_duration
 from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
-from analytics.report.text_tables import build_table as build_table  # noqa: PLC0414  (for all who print)
+from analytics.report.text_tables import build_escaped_table as build_escaped_table  # noqa: PLC0414  (for all who print)
 from analytics.report.text_tables import print_fitting_tables
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def find_program() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def format_speed(games: int, seconds: float) -> str:
+def format_games_time_and_speed(games: int, seconds: float) -> str:
     """Format a line with the number of games played, the seconds that they took, and the games a second."""
     pace = format_count_per_second(games, seconds)
     return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
@@ -105,13 +105,13 @@ def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = F
 
     ``root`` is the archive of the games. With ``choices``, the command has the option ``--choices``.
     """
-    from analytics.questions.sql.views import quote_literal  # no command that succeeds needs it
+    from analytics.questions.sql.views import quote_text_or_number  # no command that succeeds needs it
 
     conditions = [] if games.where is None else [games.where]
     if games.agent is not None:
-        conditions.append(f"{quote_literal(games.agent)} IN (agent_0, agent_1)")
+        conditions.append(f"{quote_text_or_number(games.agent)} IN (agent_0, agent_1)")
     if games.rules is not None:
-        conditions.append(f"rules = {quote_literal(games.rules)}")
+        conditions.append(f"rules = {quote_text_or_number(games.rules)}")
     words = ["annotate", *(word for run_id in games.runs for word in ("--run", run_id))]
     words += ["--where", " AND ".join(conditions)] if conditions else []
     return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
@@ -170,7 +170,7 @@ class ProgressBar:
 
 
 @contextmanager
-def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
+def show_progress_bar_or_notes(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
     """Show a bar on a terminal, or print a line of progress every ``NOTE_SECONDS`` if there is no terminal.
 
     The bar has the number of finished units, the units a second, and the time left, or the elapsed time if the total is
@@ -182,7 +182,7 @@ def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iter
         TextColumn("{task.description}", markup=False),
         BarColumn(min(40, terminal.width // 5)),
         TaskProgressColumn(),
-        _CountColumn(unit),
+        _CountAndSpeedColumn(unit),
         _TimeColumn(compact=True, table_column=Column(no_wrap=True)),
     )
     with Progress(*columns, console=terminal, transient=True, disable=not is_shown) as bar:
@@ -198,7 +198,7 @@ def show_progress_bar(description: str, unit: str, visible: bool = True) -> Iter
                 notes.join()  # no line comes after the result
 
 
-class _CountColumn(ProgressColumn):
+class _CountAndSpeedColumn(ProgressColumn):
     """The column of a progress bar with the finished units, the total if it is known, and the units a second."""
 
     def __init__(self, unit: str) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from analytics.store.files.backend import expand_home
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from analytics.store.files.backend import expand_home_if_known
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 
 STANDARD_STREAM = "-"  # a name that means the standard input or output
 # table, md, html and svg are for people, svg only if the answer has a picture; spreadsheet is csv in which no text is
@@ -27,7 +27,7 @@ def read_file(name: str) -> bytes:
     if name == STANDARD_STREAM:
         return sys.stdin.buffer.read()
     try:
-        return expand_home(name).read_bytes()
+        return expand_home_if_known(name).read_bytes()
     except OSError as error:
         raise RequestError(
             f"cannot read {name}: {error.strerror or error}; name a text file, or - for standard input"
@@ -41,7 +41,7 @@ def check_output_file(path: Path, force: bool) -> None:
     """
     from analytics.store.marker import check_outside_archives
 
-    if is_standard_stream(path):
+    if is_standard_stream_dash(path):
         return
     check_outside_archives(path)
     if path.is_dir():
@@ -57,14 +57,14 @@ def check_output_file(path: Path, force: bool) -> None:
         raise RequestError(f"{path} exists: name another file, or replace it with --force")
 
 
-def is_standard_stream(path: Path | None) -> bool:
+def is_standard_stream_dash(path: Path | None) -> bool:
     """Return whether a path is ``-``, which stands for standard input or output; return False for None."""
     return path is not None and str(path) == STANDARD_STREAM
 
 
 def _is_stream(path: Path) -> bool:
     """Return whether a path is ``-``, a device or a pipe, such as /dev/stdout, so that output must not replace it."""
-    return is_standard_stream(path) or (path.exists() and not path.is_file())
+    return is_standard_stream_dash(path) or (path.exists() and not path.is_file())
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def write_file(path: Path, content: bytes) -> None:
 
     Raises ``FailureError`` if the file cannot be written; an existing file is then unchanged.
     """
-    if is_standard_stream(path):
+    if is_standard_stream_dash(path):
         sys.stdout.write(content.decode())
         sys.stdout.flush()
         return
@@ -134,15 +134,15 @@ def build_table_output(
     """
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(
-            f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{describe_valid_names(form, TABLE_FORMATS)}"
+            f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{suggest_valid_names(form, TABLE_FORMATS)}"
         )
-    if is_standard_stream(path):
+    if is_standard_stream_dash(path):
         path = None
     ending = path.suffix[1:] if path else ""
     if not form and ending and ending not in FORMATS_BY_ENDING:
         raise RequestError(
             f"--output {path}: its format is not known, name it with --format or let it end with one of "
-            f"{', '.join(f'.{name}' for name in FORMATS_BY_ENDING)}{describe_valid_names(ending, FORMATS_BY_ENDING)}"
+            f"{', '.join(f'.{name}' for name in FORMATS_BY_ENDING)}{suggest_valid_names(ending, FORMATS_BY_ENDING)}"
         )
     if path is not None:
         check_output_file(path, force)

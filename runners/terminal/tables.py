@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from analytics.questions.sql.query_execution import check_times
-from analytics.report.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, sink_batches, write_rows
+from analytics.report.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, pass_batches_and_cancel_on_error, write_rows
 from analytics.report.text_tables import to_table
 from quarto.errors import RequestError
 from runners.terminal import console
@@ -64,31 +64,31 @@ def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, tit
         output_result(Result(table=to_table(frame), title=title, frame=frame), output)
 
 
-def output_batches(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
+def output_batches(rows: pl.LazyFrame, cancel_query: Callable[[], None], output: TableOutput) -> None:
     """Write rows to a file or to standard output, in batches if the format is one of ``STREAMED_FORMATS``.
 
-    ``stop`` is a function that ends the query early; it is called after an error. Raises ``RequestError`` for dates
-    that Polars cannot represent, and ``FailureError`` if the file cannot be written.
+    ``cancel_query`` is a function that ends the query early; it is called after an error. Raises ``RequestError`` for
+    dates that Polars cannot represent, and ``FailureError`` if the file cannot be written.
     """
     if output.path is None:
         with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
-            write_rows(output.form, rows, stop, sys.stdout.buffer)
+            write_rows(output.form, rows, cancel_query, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         return
     with replace_file(output.path) as path, path.open("wb") as file:
-        write_rows(output.form, rows, stop, file)
+        write_rows(output.form, rows, cancel_query, file)
 
 
-def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) -> None:
+def print_first_and_count_all_rows(rows: pl.LazyFrame, cancel_query: Callable[[], None], wide: bool | None) -> None:
     """Print the first ``MAX_PRINTED_ROWS`` rows as soon as they arrive, and then the number of rows if there are more.
 
-    The query runs to its end, so that its rows can be counted. ``stop`` is a function that ends the query early; it is
-    called after an error. Raises ``RequestError`` for dates that Polars cannot represent.
+    The query runs to its end, so that its rows can be counted. ``cancel_query`` is a function that ends the query
+    early; it is called after an error. Raises ``RequestError`` for dates that Polars cannot represent.
     """
     pending_frames: list[pl.DataFrame] = []
     count = 0
 
-    def add_batch(frame: pl.DataFrame) -> None:
+    def count_batch_and_print_first_rows(frame: pl.DataFrame) -> None:
         """Count the rows of a batch, and print the first rows once there are more than fit into the table."""
         nonlocal count
         previous_count, count = count, count + frame.height
@@ -101,7 +101,7 @@ def print_first_rows(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | 
         console.print_tables([to_table(check_times(pl.concat(pending_frames)))], wide=wide)
 
     pending_frames.append(rows.collect_schema().to_frame())
-    sink_batches(rows, stop, add_batch)
+    pass_batches_and_cancel_on_error(rows, cancel_query, count_batch_and_print_first_rows)
     if count <= MAX_PRINTED_ROWS:
         print_pending_rows()
     else:

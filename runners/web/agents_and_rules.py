@@ -102,7 +102,7 @@ class AgentsAndRules:
         """
         with self._open_configuration():
             spec = load_agent(agent)
-            choosers = None if any(spec.third_party_code()) else spec.choosers
+            choosers = None if any(spec.third_party_code()) else spec.supported_rules_choosers
         rules_by_name = {name: self.load_rules(name) for name in self.all_rules}
         return frozenset(
             name for name, candidate in rules_by_name.items() if choosers is None or candidate.chooser in choosers

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from runners.config.yaml_options import search_user_folders
 from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
-from runners.web.archive_reader import NothingToReadError, unreadable_archive_page
+from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
@@ -26,7 +26,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
     site = Site(settings)
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def search_config_folder_and_close_site(_app: FastAPI) -> AsyncIterator[None]:
         """Let Hydra and Python search the user's folder while the application runs, and close the site at its end."""
         with search_user_folders([settings.config_dir] if settings.config_dir else []):
             yield
@@ -37,12 +37,12 @@ def build_application(settings: ServerOptions) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=lifespan,
+        lifespan=search_config_folder_and_close_site,
         max_body_size=MAX_REQUEST_BYTES,
     )
     app.state.site = site
     add_error_pages(app)
-    app.add_exception_handler(NothingToReadError, unreadable_archive_page)
+    app.add_exception_handler(NothingToReadError, opening_or_empty_archive_page)
     app.add_middleware(SecurityMiddleware, settings=settings)  # added last, so that it wraps all other middleware
     app.get("/")(first_page)
     for router in ROUTERS:

@@ -35,7 +35,7 @@ from runners.web.archive_reader import (
     ReaderDependency,
     open_reader,
     parse_number_or_default,
-    parse_run_field,
+    parse_zero_or_one_run_id,
 )
 from runners.web.page_rendering import find_error_status
 
@@ -56,7 +56,11 @@ def runs_page(
 ) -> Response:
     """List the runs that match the filters."""
     run_filter = RunFilter(GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
-    rows, total, names = reader.compute_once(_select_runs, run_filter), len(reader.run_rows), reader.filter_names
+    rows, total, names = (
+        reader.compute_once(_select_runs, run_filter),
+        len(reader.run_rows),
+        reader.rules_and_agent_names,
+    )
     pager = reader.build_pager(len(rows))
     filters = (
         FormField("rules", "Rules", rules, "any rules", names.rules),
@@ -76,7 +80,9 @@ def _build_list_page(
     title: str, table: Table, empty_notice: str, links: Mapping[str, str] = MappingProxyType({})
 ) -> ArchivePage:
     """Build the page of a list; if the list is empty, a notice and links take its place."""
-    return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=links, parts=[empty_notice])
+    return (
+        ArchivePage(title, parts=[table]) if table.text_rows else ArchivePage(title, links=links, parts=[empty_notice])
+    )
 
 
 class RunFilter(NamedTuple):
@@ -99,7 +105,7 @@ def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, pa
 
 
 @router.get("/browse/agent")
-def agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Response:
+def named_agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Response:
     """Show the page of an agent: its rating, opponents, openings and mistakes.
 
     ``rules`` limits the page to the named rules.
@@ -124,24 +130,32 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
         table = reader.compute_once(_build_latest_runs_table)
         ratings = reader.compute_once(rate_agents, rules)
         running = next((row for row in rows if row.status == "running"), None)
-        standings = reader.compute_once(sections.build_crosstable, running.run_id) if running else []
+        standings = reader.compute_once(sections.build_crosstable_if_tournament, running.run_id) if running else []
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
     overview = {"latest": table, "rules": rules, "running": running, "standings": standings}
-    return {"archive_shown": True, **overview, **_view_best_agents(ratings, reader.filter_names.agents)}
+    return {
+        "archive_shown": True,
+        **overview,
+        **_build_best_ranked_agents_view(ratings, reader.rules_and_agent_names.agents),
+    }
 
 
-def _view_best_agents(ratings: Ratings | None, labels: Collection[str]) -> dict[str, Any]:
+def _build_best_ranked_agents_view(ratings: Ratings | None, linkable_labels: Collection[str]) -> dict[str, Any]:
     """Return the values for the list of the best-ranked agents, and the text that says which agents have a rank.
 
-    ``labels`` are the labels of agents that have a page. If the ratings have several groups, the list is about the
-    largest one.
+    ``linkable_labels`` are the labels of agents that have a page. If the ratings have several groups, the list is about
+    the largest one.
     """
     if ratings is None:
         return {"rated": False}
     best = [ranked for ranked in ratings.ranked if ranked.group == 0][:LATEST_ROWS]
     rows = [
-        (resolve_shown_agent_label(rating.agent, labels) or rating.agent, rating.agent, format_elo(rating.elo.mean))
+        (
+            resolve_shown_agent_label(rating.agent, linkable_labels) or rating.agent,
+            rating.agent,
+            format_elo(rating.elo.mean),
+        )
         for rating in best
     ]
     missing = "" if best else "No agent has a rank yet: "
@@ -185,7 +199,7 @@ def games_page(
 ) -> Response:
     """List the games that match the filters; if a filter is invalid, show the form again with the reason."""
     game_filter = GameFilter(
-        runs=parse_run_field(run), rules=rules or None, agent=agent or None, opponent=opponent or None
+        runs=parse_zero_or_one_run_id(run), rules=rules or None, agent=agent or None, opponent=opponent or None
     )
     games_list, error, status = games.NO_GAMES, "", 200
     try:
@@ -197,7 +211,7 @@ def games_page(
         FormField("agent", "Agent", agent, "any", kind="agent"),
         FormField("opponent", "Opponent", opponent, "any", kind="agent"),
         FormField("result", "Result for the agent", result, "any result", games.RESULTS),
-        FormField("rules", "Rules", rules, "any rules", reader.filter_names.rules),
+        FormField("rules", "Rules", rules, "any rules", reader.rules_and_agent_names.rules),
         FormField("run", "Run", run, "all runs"),
         FormField("order", "Order", order, options=games.ORDERS),
     )
@@ -225,7 +239,7 @@ def games_page(
 
 
 def _list_games(opened: OpenArchive, game_filter: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
-    return games.list_games(opened, runs.list_runs(opened), game_filter, result, order, page)
+    return games.list_games_page_of_newest_runs(opened, runs.list_runs(opened), game_filter, result, order, page)
 
 
 @router.get("/browse/results/{slug}")
@@ -242,14 +256,14 @@ def results_page(
     """Show a section of the report about the games of one run, or of all runs under the same rules."""
     run, rules = run.strip(), "" if run.strip() else rules or reader.default_rules
     with_trainings = trainings == "yes" if trainings else sections.counts_trainings(slug)
-    game_filter = GameFilter(runs=parse_run_field(run), rules=rules or None, trainings=with_trainings)
+    game_filter = GameFilter(runs=parse_zero_or_one_run_id(run), rules=rules or None, trainings=with_trainings)
     section_view = reader.compute_once(sections.build_section, slug, game_filter)
     section, pager = section_view.section, reader.build_pager(len(section_view.section.figures), FIGURES_PER_PAGE)
     visible_section = replace(
         section, figures=section.figures[FIGURES_PER_PAGE * (pager["at"] - 1) : FIGURES_PER_PAGE * pager["at"]]
     )
     filters = [
-        FormField("rules", "Rules", rules, "" if rules else "those of the run", reader.filter_names.rules),
+        FormField("rules", "Rules", rules, "" if rules else "those of the run", reader.rules_and_agent_names.rules),
         FormField("run", "Run", run, "all runs"),
     ]
     if slug != "learning":
@@ -269,7 +283,7 @@ def results_page(
             kind,
             number if number >= 0 else None,
         )
-        mistake_list = [mistakes if mistakes.rows else "No mistake meets these filters."]
+        mistake_list = [mistakes if mistakes.text_rows else "No mistake meets these filters."]
     subject = f": run `{run}`" if run else f", {rules} rules"
     has_more_agents = section_view.agents > MAX_AGENTS
     best_note = (
@@ -317,7 +331,7 @@ def policies_page(reader: ReaderDependency) -> Response:
     table = reader.compute_once(build_policies_table)
     example = "qarena train trainer=rl_encoded trainer.games=10000 policy.name=mine"
     missing = f"There is no policy in this archive. This learns one while it plays: `{example} --archive {reader.root}`"
-    summary = "Tables and genomes that were learned from games, here or elsewhere." if table.rows else ""
+    summary = "Tables and genomes that were learned from games, here or elsewhere." if table.text_rows else ""
     return reader.render_page(ARCHIVE_TEMPLATE, page=_build_list_page("Policies", table, missing), summary=summary)
 
 

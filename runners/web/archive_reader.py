@@ -15,7 +15,7 @@ from analytics.report.page import PAGE_SUBJECTS
 from quarto.errors import FailureError
 from runners.web.archive import urls
 from runners.web.archive.charts import warm_up_renderer
-from runners.web.archive.runs import FilterNames, RunRow, list_filter_names, list_runs
+from runners.web.archive.runs import FilterNames, RunRow, list_rules_and_agent_names, list_runs
 from runners.web.archive.snapshots import ArchiveSnapshot, SnapshotService, StillOpeningError
 from runners.web.page_rendering import render_page
 from runners.web.site import Site, find_site
@@ -84,9 +84,9 @@ class ArchiveReader:
         return self.compute_once(list_runs)
 
     @property
-    def filter_names(self) -> FilterNames:
+    def rules_and_agent_names(self) -> FilterNames:
         """The names of the rules and agents that filters can offer."""
-        return self.compute_once(_list_filter_names)
+        return self.compute_once(_list_rules_and_agent_names)
 
     @property
     def root(self) -> str:
@@ -99,16 +99,16 @@ class ArchiveReader:
 
         Raises ``FailureError`` if no record is readable.
         """
-        if not self.filter_names.rules:
+        if not self.rules_and_agent_names.rules:
             raise FailureError("; ".join(self.snapshot.damaged) or "the archive has no runs")
-        return self.filter_names.rules[0]
+        return self.rules_and_agent_names.rules[0]
 
     def render_page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template as a page about the archive, with a line about each damaged record that was left out."""
         common_values = {
             "tabs": TABS,
             "damaged": self.snapshot.damaged,
-            "filter_names": self.filter_names,
+            "filter_names": self.rules_and_agent_names,
             **SINGLE_PAGE_VIEW,
         }
         return render_page(self.request, template, status, **(common_values | values))
@@ -136,13 +136,13 @@ def parse_number_or_default(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
 
 
-def parse_run_field(run: str) -> tuple[str, ...]:
+def parse_zero_or_one_run_id(run: str) -> tuple[str, ...]:
     """Return the run id in a form field as a tuple; an empty field, which means all runs, gives an empty tuple."""
     return (run.strip(),) if run.strip() else ()
 
 
-def _list_filter_names(opened: OpenArchive) -> FilterNames:
-    return list_filter_names(list_runs(opened))
+def _list_rules_and_agent_names(opened: OpenArchive) -> FilterNames:
+    return list_rules_and_agent_names(list_runs(opened))
 
 
 def find_archive_service(request: Request) -> ArchiveService:
@@ -167,7 +167,7 @@ def open_reader(request: Request) -> ArchiveReader:
 ReaderDependency = Annotated[ArchiveReader, Depends(open_reader)]
 
 
-def unreadable_archive_page(request: Request, error: Exception) -> Response:
+def opening_or_empty_archive_page(request: Request, error: Exception) -> Response:
     """Show a page that says that the archive is being opened, or that it has no runs and how to add some.
 
     ``error`` is the ``NothingToReadError`` that a handler raised.

@@ -77,7 +77,7 @@ class BackgroundJob:
         return bool(self.reason)
 
     @property
-    def elapsed(self) -> float:
+    def elapsed_without_preparation(self) -> float:
         """The seconds of work so far; 0 while the job is waiting or preparing."""
         return 0.0 if self.started is None or self.is_preparing else time.monotonic() - self.started
 
@@ -117,7 +117,7 @@ class BackgroundJob:
         self.is_end_seen = self.is_end_seen or ended
         return ended
 
-    def result(self) -> Any:
+    def get_result_or_raise_work_error(self) -> Any:
         """Return the result of an ended job, or raise the exception that its work raised.
 
         The result of a job that has not ended is None.
@@ -195,7 +195,7 @@ class BackgroundPool:
             job = self._jobs.get(key)
             if job is not None and (
                 job in self._abandoned_jobs
-                or not (_can_restart(job, max_seconds, restart_stopped) or _is_outdated(job, version))
+                or not (_can_restart(job, max_seconds, restart_stopped) or _is_outdated_and_unawaited(job, version))
             ):
                 job.last_requested = time.monotonic()
                 self._jobs.move_to_end(key)
@@ -206,11 +206,11 @@ class BackgroundPool:
             self._jobs.move_to_end(key)
             self._queue.append(new_job)
             self._drop_ended_jobs()
-            self._start_threads()
+            self._start_worker_and_watcher_if_needed()
             self._changed.notify()
             return new_job
 
-    def find(self, key: Hashable) -> BackgroundJob | None:
+    def find_and_count_request(self, key: Hashable) -> BackgroundJob | None:
         """Return the job with this key, and count the call as a request for the job.
 
         Return None if there is no such job, or if the job was stopped before its work began.
@@ -237,7 +237,7 @@ class BackgroundPool:
             if self._jobs[key].ended:
                 del self._jobs[key]
 
-    def _start_threads(self) -> None:
+    def _start_worker_and_watcher_if_needed(self) -> None:
         """Start a worker thread if more jobs wait than threads are free, and the watching thread if there is none."""
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
@@ -245,7 +245,7 @@ class BackgroundPool:
             threading.Thread(target=self._execute_jobs, name="page", daemon=True).start()
         if not self._has_watcher:
             self._has_watcher = True
-            threading.Thread(target=self._stop_expired_jobs, name="watch", daemon=True).start()
+            threading.Thread(target=self._stop_late_and_idle_jobs, name="watch", daemon=True).start()
 
     def _execute_jobs(self) -> None:
         if self._politely and sys.platform == "linux":
@@ -254,7 +254,7 @@ class BackgroundPool:
             )  # on Linux this changes only the calling thread
         while True:
             with self._changed:
-                while (job := self._find_next_job()) is None:
+                while (job := self._find_waiting_job_of_idle_owner()) is None:
                     if self._closed:
                         self._threads -= 1
                         return
@@ -269,7 +269,7 @@ class BackgroundPool:
                     self._abandoned_jobs.discard(job)
                     return
 
-    def _find_next_job(self) -> BackgroundJob | None:
+    def _find_waiting_job_of_idle_owner(self) -> BackgroundJob | None:
         """Return the first waiting job that may begin, or None if there is none.
 
         A job may not begin while its owner has a running job or too many abandoned threads.
@@ -296,13 +296,13 @@ class BackgroundPool:
             self._working.discard(job)
             self._abandoned_jobs.add(job)
             self._threads -= 1
-            self._start_threads()
+            self._start_worker_and_watcher_if_needed()
             self._changed.notify()
         if sys.platform == "linux":
             with suppress(OSError):  # the thread may have ended meanwhile
                 os.setpriority(os.PRIO_PROCESS, job.thread_id, LOWEST_PRIORITY)
 
-    def _stop_expired_jobs(self) -> None:
+    def _stop_late_and_idle_jobs(self) -> None:
         """Stop jobs that exceed their time limit or that pages no longer request, until no job is left.
 
         This method is the loop of the thread that watches limits.
@@ -316,7 +316,7 @@ class BackgroundPool:
                     self._has_watcher = False
                     return
             for job in jobs:
-                if job.elapsed > job.seconds:
+                if job.elapsed_without_preparation > job.seconds:
                     job.stop(f"{job.seconds:g} seconds were not enough")
                 elif self._idle_seconds is not None and now - job.last_requested > self._idle_seconds:
                     job.stop(IDLE_REASON)
@@ -332,7 +332,7 @@ def _can_restart(job: BackgroundJob, max_seconds: float, restart_stopped: bool) 
     return job.stopped and (restart_stopped or job.seconds < max_seconds or job.reason == IDLE_REASON)
 
 
-def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
+def _is_outdated_and_unawaited(job: BackgroundJob, version: Hashable) -> bool:
     """Return whether a job is about another version of its subject, and no page waits for its result any more."""
     return job.version != version and (job.is_end_seen or time.monotonic() - job.last_requested > FORGOTTEN_SECONDS)
 

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.report.board_svg import render_stroke_path
-from analytics.report.pieces import piece_svg, piece_symbols
+from analytics.report.pieces import piece_symbols, render_piece_from_symbols
 from analytics.store.texts import escape_hidden
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.web.archive.snapshots import BusyError
@@ -69,17 +69,17 @@ def render_page(request: Request, template: str, status: int = 200, **values: ob
     return answer
 
 
-def find_browser_id(request: Request) -> str:
+def find_session_or_client_address(request: Request) -> str:
     """Return the session cookie of the browser that sent a request or, without a cookie, its network address."""
     return request.cookies.get(SESSION_COOKIE) or (request.client.host if request.client else "")
 
 
-async def read_form_fields(request: Request) -> dict[str, str]:
+async def read_form_text_fields(request: Request) -> dict[str, str]:
     """Return the text fields of the form that a request sends. Uploaded files are ignored."""
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
-FormFields = Annotated[dict[str, str], Depends(read_form_fields)]
+FormFields = Annotated[dict[str, str], Depends(read_form_text_fields)]
 
 
 def redirect_to(path: str, **query: object) -> Response:
@@ -102,7 +102,7 @@ def build_template_environment() -> Environment:
     )
     environment.globals |= {
         "static": build_static_url,
-        "piece_svg": piece_svg,
+        "render_piece_from_symbols": render_piece_from_symbols,
         "piece_symbols": piece_symbols,
         "stroke": render_stroke_path,
         "address": lambda path, **query: build_url(path, query),

@@ -16,11 +16,11 @@ from quarto.notation import CLASSIC_NAME, format_piece
 from quarto.rules import NONE
 from runners.exact.puzzle_dialogue import (
     describe_miss_rate,
-    describe_right_or_wrong,
     describe_task,
     describe_theme,
     describe_turn_consequences,
-    find_puzzle,
+    describe_whether_turn_is_right,
+    find_puzzle_by_number,
     is_right_turn,
 )
 from runners.web.agents_and_rules import AgentsAndRules
@@ -85,7 +85,7 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
     ``turn`` holds the decisions so far: a cell, or a cell and a gift. If ``answer`` is true, the page shows the
     solution.
     """
-    site, puzzle = find_site(request), find_puzzle(load_shipped_puzzles(), number)
+    site, puzzle = find_site(request), find_puzzle_by_number(load_shipped_puzzles(), number)
     choices = site.get_or_create_service(AgentsAndRules)
     rules = choices.load_rules(puzzle.rules)
     words = puzzle.turn.split() if answer else parse_decision_words(turn, "turn", 2)
@@ -126,7 +126,7 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
     """Return the values that show whether a finished turn is right, and what the solver has found about it so far."""
     after, right = line.game, is_right_turn(puzzle, line.game)
-    sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_right_or_wrong(puzzle, after)]
+    sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_whether_turn_is_right(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
         return {"sentences": sentences, "kind": "loss"}
     turns, replies = _find_or_start_searches(site.get_or_create_service(SearchService), line.start, after)
@@ -156,5 +156,5 @@ def _find_or_start_searches(search_service: SearchService, game_before: Game, ga
     for job in jobs:
         job.wait(PAGE_WAIT_SECONDS)
         if job.ended:
-            job.result()
+            job.get_result_or_raise_work_error()
     return jobs

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from analytics.store.marker import check_can_be_archive
+from analytics.store.marker import check_is_or_can_become_archive
 from quarto.errors import FailureError, RequestError, require_extra
 from runners.config.yaml_options import use_config_dir
 from runners.hosting.interruption import exit_code, flush_and_exit, handle_signals
@@ -35,7 +35,7 @@ def serve(
 
         from runners.web.application import build_application
         from runners.web.site import ServerOptions
-    check_can_be_archive(archive_root)
+    check_is_or_can_become_archive(archive_root)
     with use_config_dir(config_dir):  # refuses an invalid folder before the port is bound
         pass
     listening = listen(host, port)

@@ -60,7 +60,7 @@ class QuestionService:
 
         Return None if the answer is no longer kept, or if the job was stopped because no page was waiting for it.
         """
-        job = self._background.find(question)
+        job = self._background.find_and_count_request(question)
         return None if job is None or job.reason == IDLE_REASON else job
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def question_page(request: Request) -> Response:
 def submit_question(request: Request, fields: FormFields) -> Response:
     """Run the SQL query of the form, then redirect to the page that shows its answer."""
     parsed = _parse_fields(fields)
-    if parsed.q and not _is_archive_empty(request):
+    if parsed.q and not _is_archive_missing(request):
         try:
             find_question_service(request).find_or_start_job(parsed.q).wait(ANSWER_WAIT_SECONDS)
         except ArenaError as error:  # such as a busy server
@@ -110,13 +110,13 @@ def submit_question(request: Request, fields: FormFields) -> Response:
     return redirect_to("/ask", **parsed._asdict())
 
 
-def _is_archive_empty(request: Request) -> bool:
+def _is_archive_missing(request: Request) -> bool:
     """Return whether the archive does not exist yet."""
     return read_marker_content(find_site(request).options.archive) is None
 
 
 def _render_question_page(request: Request, fields: QuestionFields, error: ArenaError | None = None) -> Response:
-    chosen = _find_cookbook_question(fields.question)
+    chosen = _get_cookbook_question_unless_empty(fields.question)
     text = fields.q or (chosen.sql if chosen else "")
     values: dict[str, object] = {"answer": None, "figure": None, "error": "", "waiting": False, "refresh": None}
     service = find_question_service(request)
@@ -132,7 +132,7 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
         200 if error is None else find_error_status(error),
         title=_format_title(text, chosen),
         text=text,
-        empty=_is_archive_empty(request),
+        empty=_is_archive_missing(request),
         submitted=job is not None or error is not None,
         chosen=chosen,
         questions=read_cookbook(),
@@ -157,7 +157,7 @@ def _format_title(question: str, cookbook_query: CookbookQuery | None) -> str:
     return words if len(words) <= TITLE_LETTERS else f"{words[: TITLE_LETTERS - 1]}…"
 
 
-def _find_cookbook_question(question_number: str) -> CookbookQuery | None:
+def _get_cookbook_question_unless_empty(question_number: str) -> CookbookQuery | None:
     """Return the cookbook query with this number, or None if the number is "".
 
     Raises ``NotFoundError`` for any other number.
@@ -195,7 +195,7 @@ def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, 
 def _find_answer(job: BackgroundJob) -> SqlAnswer:
     if job.stopped:
         raise FailureError(f"the question was not answered: {job.reason}")
-    answer: SqlAnswer = job.result()
+    answer: SqlAnswer = job.get_result_or_raise_work_error()
     return answer
 
 
@@ -206,7 +206,7 @@ def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -
 
 
 @router.get("/ask.csv")
-def answer_csv(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
+def answer_csv_or_redirect(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
     """Send the answer to an SQL query as a CSV file with a header line.
 
     If the answer is not ready or no longer kept, redirect to the query's page.

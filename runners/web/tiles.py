@@ -54,12 +54,12 @@ class LineStep(NamedTuple):
     branch: bool
 
 
-def value_css_class(value: int) -> str:
+def winning_seat_css_class(value_for_seat_0: int) -> str:
     """Return the CSS class of a value for seat 0: ``seat-0`` for 1 (won), ``draw`` for 0, ``seat-1`` for -1 (lost)."""
-    return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
+    return {1: "seat-0", 0: "draw", -1: "seat-1"}[value_for_seat_0]
 
 
-def player_name(label: str) -> str:
+def strip_person_prefix(label: str) -> str:
     """Return a player's name as readers see it: the label without the prefix that marks people."""
     return label.removeprefix(PERSON_PREFIX)
 

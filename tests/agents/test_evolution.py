@@ -40,7 +40,7 @@ def gone_through(breeder: Breeder, twin: Study, opponents: int) -> tuple[list[Po
     for generation in range(twin.generations + 1):
         due = evolution.begin_generation()
         judged = [Individual(int(n), genes.tolist()) for n, genes in zip(due.number, due.genes, strict=True)]
-        history.append(evolution.end_generation(np.array(twin.judge(generation, judged))))
+        history.append(evolution.end_generation_and_rank_all(np.array(twin.judge(generation, judged))))
     return history, evolution
 
 

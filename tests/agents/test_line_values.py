@@ -23,7 +23,7 @@ from agents.line_values import (
     PackedWeights,
     Weights,
     WorkMemory,
-    fill_best_turns,
+    fill_best_safe_turns,
     pack_weights,
     sigmoid,
     stage_size,
@@ -133,7 +133,7 @@ def best_of(position: PackedPosition, words: Any, weights: Weights, kept: int) -
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
     sums, chances_of = np.empty(HEADS + MAX_UNITS, np.int32), np.empty(HEADS)
     work = WorkMemory(np.full(1, 0.25), boards, features, sums, chances_of, top, cells, gifts)
-    fill_best_turns(
+    fill_best_safe_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )
     return list(zip(top[0].tolist(), cells[0].tolist(), gifts[0].tolist(), strict=True))

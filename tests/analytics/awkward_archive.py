@@ -73,7 +73,7 @@ def _write_run(
     """Write a run with so many games a pairing, which ``winner`` wins if it is named, and return its id."""
     spec = build_spec(rules, pairings, seats=seats, opening_plies=opening_plies, seed=seed)
     run = record(spec, status="complete", games=games, **fields)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     blocks = []
     for pairing, agents in enumerate(pairings):
         dice = random.Random(f"{agents} {games} {rules.name} {seed}")

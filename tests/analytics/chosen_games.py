@@ -72,7 +72,7 @@ RUNS = (
 def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST_RANGE) -> ArchiveStore:
     archive = ArchiveStore.open(root, create=True)
     for run in runs:
-        archive.write_run(run.record)
+        archive.write_run_and_unit_count(run.record)
         store(archive, run.record.run_id, run.blocks, run.pairings, most)
     return archive
 

@@ -57,7 +57,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write such an archive with files of every kind, so that no view is empty. It is only copied."""
     from analytics.tables.derived.definitions import EVALUATIONS_TABLE
     from analytics.tables.derived.indexing import index_runs
-    from analytics.tables.derived.range_table import record_derived_units
+    from analytics.tables.derived.range_table import record_increased_derived_units
     from analytics.tables.verification.archive import verify_archive
     from tests.analytics.indexed import derive_all, write_draw_evaluations
 
@@ -65,7 +65,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     index_runs(archive, [RUN_ID])
     derive_all(archive, RUN_ID, from_pieces=13)
     write_draw_evaluations(archive, RUN_ID)
-    record_derived_units(archive, RUN_ID, [EVALUATIONS_TABLE])
+    record_increased_derived_units(archive, RUN_ID, [EVALUATIONS_TABLE])
     assert verify_archive(archive).problems == []
     return archive
 
@@ -78,6 +78,6 @@ def full_archive(everything: ArchiveStore, tmp_path: Path) -> ArchiveStore:
 
 def write_filled_archive(root: PurePath) -> ArchiveStore:
     archive = ArchiveStore.open(root, create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     store(archive, RUN_ID, BLOCKS)
     return archive

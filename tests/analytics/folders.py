@@ -35,4 +35,7 @@ def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], obj
 
 def list_table_files(archive: ArchiveStore, run_id: str, table: str) -> list[Path]:
     """List the files of ``games`` or ``plies`` that count, by unit; of an archive in a folder."""
-    return [Path(archive.find_path(table, run_id, stored)) for stored in archive.list_effective_ranges(run_id)]
+    return [
+        Path(archive.find_path_of_containing_file(table, run_id, stored))
+        for stored in archive.list_effective_ranges(run_id)
+    ]

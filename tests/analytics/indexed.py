@@ -35,7 +35,7 @@ def index(
     archive: ArchiveStore, end_ply: int = END_PLY, wanted: Callable[[StoredRange], bool] = lambda _stored: True
 ) -> None:
     """Index the positions of plies before ``end_ply``, and count the first plies, of some ranges of all runs."""
-    for run_id in archive.list_run_ids():
+    for run_id in archive.list_ids_of_runs_with_games():
         record = archive.load_run(run_id)
         for stored in filter(wanted, archive.list_effective_ranges(run_id)):
             positions = derive_stored_positions(archive, record, stored, range(end_ply))
@@ -59,13 +59,17 @@ def save_verdict(archive: ArchiveStore, run_id: str) -> None:
     """Store what a sequential test of a run says after eight pairs that the first agent won."""
     trial = SequentialTest(Hypotheses(), 8)
     trial.add_outcomes(np.full(8, 4, np.int8))
-    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt"))
+    sprt_verdicts.write_verdict_and_list_in_run(
+        archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt")
+    )
 
 
 def save_own_verdict(archive: ArchiveStore, run_id: str) -> None:
     """Store the verdict of a sequential test on the games of a run."""
     trial = sprt_verdicts.run_sequential_test(archive, run_id, Hypotheses(0, 50), 8)
-    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt"))
+    sprt_verdicts.write_verdict_and_list_in_run(
+        archive, sprt_verdicts.SprtVerdict.from_test(run_id, trial, "qarena sprt")
+    )
 
 
 def derive_all(archive: ArchiveStore, run_id: str, from_pieces: int) -> None:

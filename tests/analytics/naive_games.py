@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.game_tables import TableBytes, concat_blocks, encode_game_tables, select_games
+from analytics.store.game_tables import TableBytes, concat_blocks_into_large_parts, encode_game_tables, select_games
 from analytics.store.range_files import write_games
 from analytics.store.ranges import LARGEST_RANGE, Range, StoredRange, UnitLine, merge_ranges, split_into_files
 from analytics.store.records import RunRecord, compute_run_id, format_current_time
@@ -137,7 +137,7 @@ def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, Tab
     """Encode the files ``games`` and ``plies`` of blocks."""
     ordered = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
     return encode_game_tables(
-        concat_blocks(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings
+        concat_blocks_into_large_parts(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings
     )
 
 

@@ -19,14 +19,14 @@ PAIRS = 32
 
 def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
     archive = ArchiveStore.open(root, create=True)
-    archive.write_run(record(games=2 * PAIRS))
+    archive.write_run_and_unit_count(record(games=2 * PAIRS))
 
     def write(most: int) -> None:
         store(ArchiveStore.open(root), RUN_ID, [random_block(2, pairing, 0, PAIRS) for pairing in range(3)], most=most)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(write, (16, 16, 16, 32)))  # three of them write the same files
-    archive.update_run(RUN_ID, lambda record_before: record_before)
+    archive.update_run_and_unit_count(RUN_ID, lambda record_before: record_before)
     assert (archive.load_run(RUN_ID).units, archive.list_effective_ranges(RUN_ID).units) == (3 * PAIRS, 3 * PAIRS)
     fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     compact_run(archive, RUN_ID)

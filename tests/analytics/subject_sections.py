@@ -14,4 +14,4 @@ def build_subject_sections(opened: OpenArchive, slug: str, where: str | None = N
     Raises what ``render_report`` raises, and ``NotFoundError`` for an unknown subject.
     """
     subject, data = find_subject(slug), select_report_data(opened, where)
-    return subject.build_sections(data, data.parts_by_rules)
+    return subject.build_sections(data, data.rated_parts_by_rules)

@@ -47,7 +47,7 @@ def _write_run(
 ) -> None:
     """Write a run with so many games a pairing. An agent of the league wins the more often, the lower its number."""
     run = record(build_spec(rules, pairings, seats=seats), status="complete", games=games, **fields)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     blocks = []
     for pairing, both in enumerate(pairings):
         dice = random.Random(f"{both} {games}")

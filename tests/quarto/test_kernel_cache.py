@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def find_directory() -> Path:
     """Return the folder of kernels as another process would find it."""
-    return jit.cache_directory.__wrapped__()
+    return jit.ensure_usable_cache_directory.__wrapped__()
 
 
 def mode_of(path: Path) -> int:
@@ -129,4 +129,4 @@ def test_the_group_of_its_user_alone_may_write(cache: Path, monkeypatch: pytest.
     for members, is_private in (((), True), ((user.pw_name,), True), ((user.pw_name, "other"), False)):
         monkeypatch.setattr(grp, "getgrgid", lambda _gid, names=members: grp.struct_group((*alone[:3], list(names))))
         status = os.stat_result((0o40770, 0, 0, 0, user.pw_uid, user.pw_gid, 0, 0, 0, 0))
-        assert sources._is_writable_by_others(status) != is_private
+        assert sources._is_writable_beyond_own_group(status) != is_private

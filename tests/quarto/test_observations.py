@@ -15,10 +15,10 @@ from quarto.observations import (
     SHAPE,
     TURN_CODES,
     StepwiseGame,
-    encode_observation,
+    encode_board_and_hand,
     encode_observations_and_masks,
-    encode_pieces,
     encode_pieces_and_legal_turns,
+    encode_pieces_as_attribute_rows,
     unpack_mask,
 )
 from quarto.position import PackedPosition
@@ -55,8 +55,8 @@ def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:
     for state, seen, legal in zip(states, observations, masks, strict=True):
         expected = twin(state.position, state.pieces)
         assert np.array_equal(seen, expected)
-        assert np.array_equal(encode_pieces(state.pieces), expected)
-        assert np.array_equal(encode_observation(state.position), expected)
+        assert np.array_equal(encode_pieces_as_attribute_rows(state.pieces), expected)
+        assert np.array_equal(encode_board_and_hand(state.position), expected)
         assert legal.tolist() == [state.legal_action_mask >> action & 1 for action in range(ACTIONS)]
         assert np.array_equal(unpack_mask(state.legal_action_mask), legal)
     apart = Batch(*(field[::2] for field in Batch.from_positions([state.position for state in states])))  # type: ignore[arg-type]

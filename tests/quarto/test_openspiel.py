@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quarto.observations import StepwiseGame, encode_observation
+from quarto.observations import StepwiseGame, encode_board_and_hand
 from quarto.rules import NONE, Rules
 from tests.paths import ROOT
 
@@ -70,7 +70,7 @@ def test_its_states_are_those_of_the_game() -> None:
         assert state.current_player() == twin.seat
         assert state.legal_actions() == [action for action in range(16) if twin.legal_action_mask >> action & 1]
         tensor = np.array(state.observation_tensor()).reshape(17, 8)
-        assert np.array_equal(tensor, encode_observation(twin.position))
+        assert np.array_equal(tensor, encode_board_and_hand(twin.position))
         action = int(chance.choice(state.legal_actions()))
         text = state.action_to_string(action)
         assert len(text) == (1 if twin.hand == NONE else 2)

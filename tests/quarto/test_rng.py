@@ -12,8 +12,8 @@ from quarto.rng import (
     integer_below,
     second_integer_below,
     stream,
-    turn_offset,
-    turn_offset_word,
+    turn_seed_offset,
+    turn_seed_offset_in_python,
     unit_float,
 )
 from tests import naive
@@ -45,8 +45,8 @@ def test_stream_equals_the_naive_twin(seed: int, pair: int, game: int) -> None:
 @given(words, turns, st.integers(0, (1 << 40) - 1))
 def test_draws_of_a_turn_equal_the_naive_twin(word: int, turn: int, index: int) -> None:
     seed = naive.turn_seed(word, turn)
-    assert (word + int(turn_offset(turn))) % (1 << 64) == seed
-    assert turn_offset_word(turn) == turn_offset(turn)
+    assert (word + int(turn_seed_offset(turn))) % (1 << 64) == seed
+    assert turn_seed_offset_in_python(turn) == turn_seed_offset(turn)
     assert int(draw(uint64(seed), index)) == naive.draw(seed, index)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from quarto.jit import uint64
 from quarto.position import EMPTY, PackedPosition, board, position_from_plies
-from quarto.rules import CELLS, CLASSIC, DIAGONALS, NONE, SQUARES, Rules, finishes_line
+from quarto.rules import CELLS, CLASSIC, DIAGONALS, NONE, SQUARES, Rules, has_finished_line_at
 from quarto.threats import danger_byte, safe_pieces, winning_cells
 from tests import naive
 from tests.naive_quarto import ORACLES, plies_and_hand, positions, preset_rules, sharing_sets
@@ -51,7 +51,7 @@ def test_finishes_line_equals_the_naive_twin(drawn: tuple[list[tuple[int, int]],
         board[cell] = piece
     for piece, cell in plies:
         without = naive.with_piece(board, naive.NONE, cell)
-        fast = finishes_line(uint64(position.lanes), position.occupied, piece, cell, rules.tables)
+        fast = has_finished_line_at(uint64(position.lanes), position.occupied, piece, cell, rules.tables)
         assert fast == naive.finishes_line(without, piece, cell, rules)
 
 
@@ -60,7 +60,7 @@ def test_four_pieces_on_a_line_win_for_exactly_the_published_number_of_sets() ->
     winning = 0
     for four in combinations(range(16), 4):
         position = position_from_plies(zip(four, CLASSIC.lines[0], strict=True))
-        winning += finishes_line(uint64(position.lanes), position.occupied, four[3], 3, CLASSIC.tables)
+        winning += has_finished_line_at(uint64(position.lanes), position.occupied, four[3], 3, CLASSIC.tables)
     assert winning == sets["sharing_an_attribute"] == len(sharing_sets())
     assert len(list(combinations(range(16), 4))) == sets["all"]
 

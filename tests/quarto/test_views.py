@@ -86,7 +86,7 @@ def test_the_text_of_a_position_is_a_drawing() -> None:
     batch = BatchView(Batch.from_positions([view.packed] * 5))
     assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more positions"])
     assert str(BatchView(Batch.from_positions([view.packed]))) == DRAWN
-    assert (str(BatchView(Batch.empty(0))), repr(batch)) == ("no positions", "<5 positions, rules classic>")
+    assert (str(BatchView(Batch.allocate(0))), repr(batch)) == ("no positions", "<5 positions, rules classic>")
 
 
 def test_the_example_of_the_page_on_agents_is_true() -> None:

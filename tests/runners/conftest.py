@@ -153,7 +153,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
         monkeypatch.setattr(gc, name, lambda *_: None)
     monkeypatch.setattr(
-        main.CompilingNotice, "print_note", lambda _notice, _text: None
+        main.CompilingNotice, "print_on_standard_error", lambda _notice, _text: None
     )  # which test compiles first is chance
     root = logging.getLogger()
     before, handlers = (root.level, list(root.handlers)), {number: signal.getsignal(number) for number in SIGNALS}
@@ -177,7 +177,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a set of a few late positions."""
-    from analytics.exact.position_set import build_origin, encode_position_set
+    from analytics.exact.position_set import build_origin_without_digest, encode_position_set
     from analytics.store.archive import ArchiveStore
     from quarto.rules import CLASSIC
     from runners.exact.verdicts import PositionSetOptions, build_position_frame
@@ -187,5 +187,5 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ArchiveStore.open(SAMPLE), PositionSetOptions(CLASSIC, positions_per_source=8, piece_counts=(11, 13))
     )
     path = tmp_path_factory.mktemp("sets") / "small.parquet"
-    path.write_bytes(encode_position_set(frame, build_origin(CLASSIC, 2026, 8)))
+    path.write_bytes(encode_position_set(frame, build_origin_without_digest(CLASSIC, 2026, 8)))
     return path

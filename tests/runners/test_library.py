@@ -132,7 +132,7 @@ def test_a_sweep_has_the_jobs_and_the_table_of_the_command(
     assert result.frame.select(same).equals(jobs.select(same))
     assert result.table is not None
     printed = [line.split("│")[1:-1] for line in done.out.splitlines() if line.startswith("│")]
-    assert [[cell.strip() for cell in row] for row in printed] == [[*map(str, row)] for row in result.table.rows]
+    assert [[cell.strip() for cell in row] for row in printed] == [[*map(str, row)] for row in result.table.text_rows]
 
 
 def test_a_sweep_without_progress_prints_nothing(

@@ -26,7 +26,7 @@ from analytics.questions.selection import (
     has_any_game,
     read_pair_ranges,
     read_selected_games,
-    select_pair_ranges,
+    select_pair_ranges_and_count_games,
 )
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import policy_store
@@ -37,7 +37,7 @@ from analytics.store.ranges import MODULUS
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import GAME_BITS, NO_VALUE, Games
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.jit import kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES, Rules
@@ -80,7 +80,7 @@ class Dataset:
             rows = slice(start, end)
             yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
-    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
+    def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
         """Return ``NO_VALUE`` for every turn, because a dataset in memory has no evaluations: [16, G]."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
@@ -88,18 +88,23 @@ class Dataset:
         """Yield, for each run, its record and the span of its games in the arrays of the dataset."""
         yield from map(RunSpan, self.runs, self.begins[:-1], self.begins[1:])
 
-    def to_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as a frame of ranges: see ``build_id_ranges``."""
-        return build_id_ranges({record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()})
+    def to_stepped_id_ranges(self) -> pl.DataFrame:
+        """Return the ids of all games as a frame of ranges: see ``build_stepped_id_ranges``."""
+        return build_stepped_id_ranges(
+            {record.run_id: self.game_id[start:end] for record, start, end in self.list_run_spans()}
+        )
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:
         """Compute the fingerprint, 16 hex digits, of the chosen games of each run; return the fingerprints by run."""
 
-        def add(first: int, last: int) -> int:
+        def sum_span_fingerprints(first: int, last: int) -> int:
             return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
 
         return format_fingerprints(
-            {record.run_id: sum(map_spans(add, start, end, threads)) for record, start, end in self.list_run_spans()}
+            {
+                record.run_id: sum(map_spans(sum_span_fingerprints, start, end, threads))
+                for record, start, end in self.list_run_spans()
+            }
         )
 
 
@@ -127,7 +132,7 @@ class GameSource(Protocol):
         """
         ...
 
-    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+    def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
         Row n holds the value of the turn that placed ply n. If all plies up to and including ply n were imposed, row n
@@ -199,7 +204,7 @@ def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord
     """Raise ``RequestError`` unless ``played``, which says whether the agent played any of the games of ``runs``."""
     if not played:
         labels = {label for record in runs for label in record.labels}
-        raise RequestError(f"agent={agent} played none of the games{describe_valid_names(str(agent), labels)}")
+        raise RequestError(f"agent={agent} played none of the games{suggest_valid_names(str(agent), labels)}")
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
@@ -222,12 +227,12 @@ def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset
     Raises ``RequestError`` if the runs have different rules, or rules under which the mover chooses the piece; no game
     is read before this check. Raises ``FailureError`` for a damaged file.
     """
-    runs = sort_for_learning(selection.runs, run_order)
+    runs = check_rules_and_sort_for_learning(selection.runs, run_order)
     counts = dict(zip((record.run_id for record in selection.runs), selection.counts, strict=True))
     begins = (0, *np.cumsum([counts[record.run_id] for record in runs]).tolist())
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
     size = begins[-1]
-    dataset = Dataset(runs, begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
+    dataset = Dataset(runs, begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.allocate(size))
     for record, chosen in selection.read_blocks():
         first = free[record.run_id]
         free[record.run_id] = end = first + len(chosen.game_id)
@@ -239,17 +244,20 @@ def load_dataset(selection: Selection, run_order: Sequence[str] = ()) -> Dataset
     return dataset
 
 
-def sort_for_learning(runs: Sequence[RunRecord], run_order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
+def check_rules_and_sort_for_learning(
+    runs: Sequence[RunRecord], run_order: Sequence[str] = ()
+) -> tuple[RunRecord, ...]:
     """Sort runs by the place of their ids in ``run_order`` or, without it, by the order in which they began.
 
-    Raises ``RequestError`` if a policy cannot be learned from the runs' rules: see ``_check_same_rules``.
+    Raises ``RequestError`` if a policy cannot be learned from the runs' rules: see
+    ``_check_same_rules_with_choosing_opponent``.
     """
-    _check_same_rules(runs)
+    _check_same_rules_with_choosing_opponent(runs)
     by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
     return tuple(sorted(by_begin, key=lambda record: run_order.index(record.run_id) if run_order else 0))
 
 
-def _check_same_rules(runs: Sequence[RunRecord]) -> None:
+def _check_same_rules_with_choosing_opponent(runs: Sequence[RunRecord]) -> None:
     """Raise ``RequestError`` unless all runs have the same rules, in which the opponent chooses the piece."""
     first = runs[0]
     for record in runs[1:]:
@@ -307,7 +315,7 @@ class GameStream:
     """
 
     def __init__(self, selection: Selection, run_order: Sequence[str] = ()) -> None:
-        self.runs = sort_for_learning(selection.runs, run_order)
+        self.runs = check_rules_and_sort_for_learning(selection.runs, run_order)
         self._selection = selection
         self.size = selection.games
         self._sums: dict[str, int] = {}
@@ -331,25 +339,25 @@ class GameStream:
                 if not self._ranges:
                     more = chosen.fingerprint
                     sums[record.run_id] = sums.get(record.run_id, 0) + more
-                    ranges.append(build_id_ranges({record.run_id: chosen.game_id}))
+                    ranges.append(build_stepped_id_ranges({record.run_id: chosen.game_id}))
                 yield record, chosen
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 
     def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
         """Yield the chosen games of one run in blocks, sorted by pairing and pair."""
         archive = self._selection.opened.archive
-        chosen_ids = [*self._selection.select_ranges_and_ids(record)]
+        chosen_ids = [*self._selection.list_ranges_with_ids_of_run(record)]
         pair_ranges = [
             (number, part)
             for number, (stored, chosen) in enumerate(chosen_ids)
-            for part in select_pair_ranges(archive, record, stored, chosen)
+            for part in select_pair_ranges_and_count_games(archive, record, stored, chosen)
         ]
         pair_ranges.sort(key=lambda item: item[1])
         yield from read_pair_ranges(
             pair_ranges, lambda number: read_selected_games(archive, record.run_id, *chosen_ids[number])
         )
 
-    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+    def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """Read the values that players reported for their turns: see ``GameSource.read_evaluation_values``."""
         values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
@@ -369,7 +377,7 @@ class GameStream:
         """The fingerprints (16 hex digits) of the reported values that have been read, by run id."""
         return format_fingerprints({run_id: total for run_id, (total, _) in self._value_sums.items()})
 
-    def _ensure_read(self) -> None:
+    def _ensure_read_once_to_the_end(self) -> None:
         """Read all games once, unless that has been done, so that their fingerprints and id ranges are known."""
         if not self._ranges:
             for _ in self.read_blocks():
@@ -377,12 +385,12 @@ class GameStream:
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:  # noqa: ARG002  (each file is read by one)
         """Return the fingerprint of the games of each run, by run id: see ``Dataset.compute_fingerprints``."""
-        self._ensure_read()
+        self._ensure_read_once_to_the_end()
         return format_fingerprints(self._sums)
 
-    def to_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as a frame of ranges, with adjacent ranges joined: see ``build_id_ranges``."""
-        self._ensure_read()
+    def to_stepped_id_ranges(self) -> pl.DataFrame:
+        """Return the ids of all games as a frame of ranges, joined where adjacent: see ``build_stepped_id_ranges``."""
+        self._ensure_read_once_to_the_end()
         rows = pl.concat(self._ranges)
         end = pl.col("first_game") + pl.col("games") * pl.col("step")
         goes_on = (pl.col("first_game") == end.shift(1)) & (pl.col("step") == pl.col("step").shift(1))
@@ -399,7 +407,7 @@ MAX_MISSING_GAMES = 1 << 24  # games of a run that are looked for one by one: a 
 ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int64, "step": pl.Int64}
 
 
-def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
+def build_stepped_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
     """Build a frame with the ranges of the game ids of each run; the ids of a run ascend.
 
     A range has ``games`` ids, of which the first is ``first_game`` and neighbours are ``step`` apart (1 or 2). Columns:
@@ -416,8 +424,8 @@ def build_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame
     return pl.concat(parts)
 
 
-def expand_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
-    """Expand a frame of ranges, as ``build_id_ranges`` builds it, to arrays of game ids, and return them by run id."""
+def expand_stepped_id_ranges(ranges: pl.DataFrame) -> dict[str, NDArray[np.int64]]:
+    """Expand a frame of ranges from ``build_stepped_id_ranges`` to arrays of game ids, and return them by run id."""
     ids_by_run = {}
     for (run_id,), rows in ranges.group_by("run_id", maintain_order=True):
         first, games, step = (rows[name].to_numpy() for name in ("first_game", "games", "step"))
@@ -447,7 +455,7 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
                 f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
             )
-        ids_by_run[run_id] = ids = expand_id_ranges(run_ranges)[run_id]
+        ids_by_run[run_id] = ids = expand_stepped_id_ranges(run_ranges)[run_id]
         lost = _select_missing_ids(opened.archive, record, ids)
         if lost.size:
             raise RequestError(
@@ -500,7 +508,7 @@ def _find_missing_plies_path(archive: ArchiveStore, record: RunRecord, ids: NDAr
     for stored in archive.list_effective_ranges(record.run_id):
         if has_any_game(record, stored, ids):
             try:
-                archive.find_path("plies", record.run_id, stored)
+                archive.find_path_of_containing_file("plies", record.run_id, stored)
             except FileNotFoundError as error:
                 return str(error)
     return None

@@ -17,9 +17,9 @@ from analytics.policies.kinds.mc_afterstate import (
     GameBoards,
     add_or_remove_ply_everywhere,
     add_ply,
-    build_afterstate_table,
     build_level,
-    decode_afterstates,
+    build_sorted_afterstate_table,
+    decode_lanes_and_occupied,
     fill_keys_and_wins,
     remove_ply,
 )
@@ -57,29 +57,31 @@ class FittedQ:
         parts = []
         for ply in range(CELLS - 1, -1, -1):
             add_or_remove_ply_everywhere(remove_ply, dataset.games, ply, boards, threads)
-            parts.append(self._fit_level(dataset, ply, boards, worth, threads))
-        return Policy(FITTED_Q, table=build_afterstate_table(parts, "value"))
+            parts.append(self._fit_best_values_of_level(dataset, ply, boards, worth, threads))
+        return Policy(FITTED_Q, table=build_sorted_afterstate_table(parts, "value"))
 
-    def _fit_level(
-        self, dataset: Dataset, pieces: int, boards: GameBoards, worth: NDArray[np.float64], threads: int
+    def _fit_best_values_of_level(
+        self, dataset: Dataset, pieces: int, boards: GameBoards, turn_values: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
         """Compute the values of the afterstates with ``pieces`` pieces, and return the columns of their rows.
 
         The columns are lanes, occupied, counts and values. Afterstates that fewer than ``least`` games met are left
-        out. ``worth`` [G] has the value of each game's turn at the next level; it is overwritten with the value of the
-        game's turn at this level.
+        out. ``turn_values`` [G] has the value of each game's turn at the next level; it is overwritten with the value
+        of the game's turn at this level.
         """
         games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
 
-        def fill_keys(first: int, last: int) -> None:
+        def fill_keys_and_wins_of_span(first: int, last: int) -> None:
             fill_keys_and_wins(games, level, boards, rules, keys, wins, (first, last))
 
-        map_spans(fill_keys, 0, size, threads)
+        map_spans(fill_keys_and_wins_of_span, 0, size, threads)
         ends, order = games.plies == pieces + 1, np.argsort(keys)
-        different, counts, values = fit_level(keys, order, wins, ends, games.winner, pieces, self.discount, worth)
+        different, counts, values = fit_best_values_and_update_turns(
+            keys, order, wins, ends, games.winner, pieces, self.discount, turn_values
+        )
         kept = counts >= self.least
-        lanes, occupied = decode_afterstates(different[kept], level)
+        lanes, occupied = decode_lanes_and_occupied(different[kept], level)
         return lanes, occupied, counts[kept], values[kept]
 
 
@@ -92,21 +94,22 @@ class FittedLevel(NamedTuple):
 
 
 @kernel()
-def fit_level(
+def fit_best_values_and_update_turns(
     keys: NDArray[np.uint64],
     order: NDArray[np.int64],
-    wins: NDArray[np.bool_],
+    can_win: NDArray[np.bool_],
     ends: NDArray[np.bool_],
     winner: NDArray[np.int8],
     pieces: int,
     discount: float,
-    worth: NDArray[np.float64],
+    turn_values: NDArray[np.float64],
 ) -> FittedLevel:
     """Compute the value of each distinct afterstate: minus ``discount`` times the best result or value after it.
 
-    ``keys`` [G] has the afterstate of each game, and ``order`` [G] the indices of the games sorted by key. ``wins`` [G]
-    says whether the next placement can finish a line, ``ends`` [G] whether the game ended with it. ``worth`` [G] is
-    updated: on entry it has the value of each game's next turn, and on return the value of the turn at this level.
+    ``keys`` [G] has the afterstate of each game, and ``order`` [G] the indices of the games sorted by key. ``can_win``
+    [G] says whether the next placement can finish a line, ``ends`` [G] whether the game ended with it. ``turn_values``
+    [G] is updated: on entry it has the value of each game's next turn, and on return the value of the turn at this
+    level.
     """
     size, different = len(keys), int64(0)
     for i in range(size):
@@ -118,16 +121,16 @@ def fit_level(
         key, end, best = keys[order[start]], start, -np.inf
         while end < size and keys[order[end]] == key:
             game = order[end]
-            if wins[game]:
+            if can_win[game]:
                 best = 1.0
             elif ends[game]:
                 result = 0.0 if winner[game] == NONE else 1.0 if winner[game] == (pieces + 1) & 1 else -1.0
                 best = max(best, result)
             else:
-                best = max(best, worth[game])
+                best = max(best, turn_values[game])
             end += 1
         distinct_keys[row], counts[row], values[row] = key, end - start, -discount * best
         for i in range(start, end):
-            worth[order[i]] = -discount * best
+            turn_values[order[i]] = -discount * best
         start = end
     return FittedLevel(distinct_keys, counts, values)

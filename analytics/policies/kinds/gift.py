@@ -44,7 +44,7 @@ class Gift:
 
         def count_span(first: int, last: int) -> NDArray[np.int64]:
             counts = np.zeros((2, COMBINATIONS), np.int64)
-            count_gifts(dataset.games, dataset.opening, rules, counts, (first, last))
+            add_gift_counts_by_features(dataset.games, dataset.opening, rules, counts, (first, last))
             return counts
 
         return sum(map_spans(count_span, 0, len(dataset.game_id), threads), np.zeros((2, COMBINATIONS), np.int64))
@@ -60,7 +60,7 @@ class Gift:
 
 
 @kernel()
-def count_gifts(
+def add_gift_counts_by_features(
     games: Games, opening: NDArray[np.int8], rules: np.void, counts: NDArray[np.int64], span: tuple[int, int]
 ) -> None:
     """Count the gifts that players chose in the games of ``span``, by features, and add the counts to ``counts``.

@@ -23,12 +23,12 @@ from agents.learning.line_boards import (
     DANGERS,
     dangers_after,
     fill_board_survey,
-    fill_cell_dangers,
+    fill_dangers_now_and_after_placements,
     fill_line_states,
     fill_line_states_after,
     piece_byte,
 )
-from agents.learning.line_features import MAX_FEATURES, fill_and_count_features
+from agents.learning.line_features import MAX_FEATURES, fill_features_returning_count_or_outcome
 from agents.line_values import DECIDED_CHANCES, HEADS, STEEPEST, sigmoid
 from analytics.policies.kinds.dataset import GameSource, check_agent_played, find_agent_seat_bits
 from analytics.policies.kinds.line_fit import (
@@ -41,9 +41,9 @@ from analytics.policies.kinds.line_fit import (
     fill_logits,
     learn_feature_weights,
     learn_in_passes,
-    learn_output_weights,
+    learn_output_weights_and_fill_slopes,
 )
-from analytics.policies.kinds.line_sweep import compute_game_words, is_held_out, replay_board
+from analytics.policies.kinds.line_sweep import compute_game_words, is_held_out, replay_placements
 from analytics.store.game_tables import RangeGames
 from analytics.store.records import run_id_to_stream_key
 from quarto.batch import Games
@@ -86,7 +86,7 @@ def allocate_turn_memory(units: int) -> TurnMemory:
 
 
 @inline_function
-def fill_and_count_turns(
+def fill_gifts_and_count_unless_win(
     lanes: int, occupied: int, cells: int, hand: int, available: int, words: Any, memory: TurnMemory
 ) -> int:
     """Fill ``memory.gifts`` with the safe gifts after a placement on each of ``cells`` (bits); return the turn count.
@@ -96,7 +96,7 @@ def fill_and_count_turns(
     """
     before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
     fill_line_states(lanes, occupied, words, before)
-    fill_cell_dangers(occupied, words, before)
+    fill_dangers_now_and_after_placements(occupied, words, before)
     if cells & (cells - 1) != 0 and (SAFE_PIECES[before[DANGERS]] >> hand) & 1 == 0:
         return turns
     for cell in range(CELLS):
@@ -169,7 +169,9 @@ def fill_turn_features_and_values(
     fill_board_survey(filled, words, memory.boards[1])
     rest = available & ~(int64(1) << gift)
     features = memory.features[i]
-    count = fill_and_count_features(filled, gift, rest, words, memory.boards[1], memory.boards[2:], features)
+    count = fill_features_returning_count_or_outcome(
+        filled, gift, rest, words, memory.boards[1], memory.boards[2:], features
+    )
     memory.counts[i] = max(count, 0)
     fill_logits(features, memory.counts[i], fit, memory.sums[i])
     if count < 0:
@@ -178,7 +180,7 @@ def fill_turn_features_and_values(
 
 
 @inline_function
-def fill_value_gradients(count: int, memory: TurnMemory, squared_errors: Any) -> None:
+def fill_pairwise_gradients_and_add_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
     """Write the gradients of the values of ``count`` turns into ``memory.errors``; row 0 is the logged turn.
 
     The logged turn is compared with each other turn. For each head, the mean squared error of these comparisons is
@@ -217,14 +219,14 @@ def learn_and_count_stage_turns(
         imposed = int64(imposed_and_seats[0, game])
         if games.plies[game] <= stage or imposed > stage or (imposed_and_seats[1, game] >> (stage & 1)) & 1 == 0:
             continue
-        lanes, occupied, available = replay_board(games, game, stage - 1)
+        lanes, occupied, available = replay_placements(games, game, stage - 1)
         hand, cell = int64(games.pieces[stage - 1, game]), int64(games.cells[stage - 1, game])
         gift = int64(games.pieces[stage, game])
         available &= ~(int64(1) << hand)
         cells = (
             ~occupied & ALL_CELLS if imposed < stage else int64(1) << cell
         )  # an imposed placement is not compared with others
-        turns = fill_and_count_turns(lanes, occupied, cells, hand, available, words, choice)
+        turns = fill_gifts_and_count_unless_win(lanes, occupied, cells, hand, available, words, choice)
         if turns < 2 or (choice.gifts[cell] >> gift) & 1 == 0:
             continue
         count = fill_sampled_turn_numbers(
@@ -232,11 +234,13 @@ def learn_and_count_stage_turns(
         )
         for i in range(count):
             fill_turn_features_and_values(i, numbers[i], occupied, hand, available, words, fit, choice)
-        fill_value_gradients(count, choice, squared_errors)
+        fill_pairwise_gradients_and_add_errors(count, choice, squared_errors)
         learned += 1
         if rate > 0.0:
             for i in range(count):
-                mean = learn_output_weights(choice.errors[i], rate32, fit, choice.sums[i], choice.slopes)
+                mean = learn_output_weights_and_fill_slopes(
+                    choice.errors[i], rate32, fit, choice.sums[i], choice.slopes
+                )
                 count_of, errors = choice.counts[i], choice.errors[i]
                 learn_feature_weights(
                     choice.features[i], count_of, errors, rate32, fit, choice.slopes, mean, choice.steps
@@ -283,7 +287,7 @@ def learn_stages_from_turns(
             drawn = compute_game_words(run_id_to_stream_key(record.run_id), range_games.game_id, plan.seed)
             for first in range(0, len(seats), BLOCK_GAMES):
                 span = slice(first, first + BLOCK_GAMES)
-                block = range_games.select_contiguous(span), seats[span], drawn[span]
+                block = range_games.select_as_contiguous_arrays(span), seats[span], drawn[span]
                 learned, held_out = (
                     select_cloning_block(*block, held_out=False),
                     select_cloning_block(*block, held_out=True),

@@ -98,7 +98,7 @@ def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> N
 
 
 @inline_function
-def learn_output_weights(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
+def learn_output_weights_and_fill_slopes(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
     """Update the weights from the hidden units to the heads for one afterstate, and fill ``slopes`` [units].
 
     ``errors`` [HEADS] are the errors of the heads, and ``sums`` is what ``fill_logits`` filled. ``slopes`` gets the
@@ -133,9 +133,9 @@ def learn_feature_weights(
 ) -> None:
     """Update the weights of the ``count`` features of one afterstate.
 
-    ``slopes`` and ``mean`` come from ``learn_output_weights``, ``steps`` from ``allocate_step_memory``. The sums of
-    squares do not depend on the weights, so all of them are computed first. The roots and quotients, which take most of
-    the time, then work on neighbouring numbers, and the processor computes several of them at once.
+    ``slopes`` and ``mean`` come from ``learn_output_weights_and_fill_slopes``, ``steps`` from ``allocate_step_memory``.
+    The sums of squares do not depend on the weights, so all of them are computed first. The roots and quotients, which
+    take most of the time, then work on neighbouring numbers, and the processor computes several of them at once.
     """
     for head in range(HEADS):
         square = errors[head] * errors[head]
@@ -181,11 +181,11 @@ def learn_examples(examples: Examples, rate: float, fit: StageFit, squared_error
             errors[head] = np.float32(examples.targets[i, head] - sigmoid(float64(sums[head])))
             squared_errors[head] += errors[head] * errors[head]
         if rate > 0.0:
-            mean = learn_output_weights(errors, rate32, fit, sums, slopes)
+            mean = learn_output_weights_and_fill_slopes(errors, rate32, fit, sums, slopes)
             learn_feature_weights(features, count, errors, rate32, fit, slopes, mean, steps)
 
 
-def round_weights(fit: StageFit) -> NDArray[np.int16]:
+def round_weights_and_zero_unseen(fit: StageFit) -> NDArray[np.int16]:
     """Return the weights as multiples of ``UNIT``, the precision of a policy; those of unseen features are 0."""
     clipped = np.clip(fit.weights, -MAX_WEIGHT, MAX_WEIGHT)
     weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
@@ -250,7 +250,7 @@ def learn_in_passes(
             for stage in reversed(fits):
                 means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]
                 rows.append((stage, number + 1, int(sums[stage][0, 0]), *means))
-    weights = {stage: round_weights(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
+    weights = {stage: round_weights_and_zero_unseen(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
     return weights, pl.DataFrame([row for row in rows if row[2]], schema=CURVE_SCHEMA, orient="row")
 
 

@@ -20,15 +20,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.line_boards import BOARD, STAGE_SIZE, fill_board_survey, fill_line_states
-from agents.learning.line_features import MAX_FEATURES, fill_and_count_features
+from agents.learning.line_features import MAX_FEATURES, fill_features_returning_count_or_outcome
 from agents.line_values import (
     HEADS,
     MAX_UNITS,
     Weights,
-    all_cells_and_pieces,
+    all_candidate_cells_and_pieces,
     allocate_work_memory,
     count_hidden_units,
-    fill_best_turns,
+    fill_best_safe_turns,
 )
 from agents.random import random_cell, random_piece
 from analytics.policies.kinds.dataset import GameSource
@@ -40,7 +40,7 @@ from analytics.policies.kinds.line_fit import (
     Stages,
     build_stage_fit,
     learn_examples,
-    round_weights,
+    round_weights_and_zero_unseen,
 )
 from analytics.store.game_tables import select_games
 from analytics.store.records import run_id_to_stream_key
@@ -106,7 +106,7 @@ class StageBoards(NamedTuple):
         """Allocate ``size`` uninitialised boards."""
         return StageBoards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
 
-    def select_first(self, size: int) -> StageBoards:
+    def copy_first(self, size: int) -> StageBoards:
         """Return copies of the first ``size`` boards."""
         lanes, *fields = self
         return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in fields))
@@ -166,7 +166,7 @@ class ReplayedBoard(NamedTuple):
 
 
 @kernel()
-def replay_board(games: Games, game: int, plies: int) -> ReplayedBoard:
+def replay_placements(games: Games, game: int, plies: int) -> ReplayedBoard:
     """Replay the placements of the first ``plies`` plies of the game with index ``game``, and return the board."""
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(plies):
@@ -185,7 +185,9 @@ class SampledTurn(NamedTuple):
 
 
 @inline_function
-def sample_turn(lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any) -> SampledTurn:
+def sample_cell_and_safe_gift(
+    lanes: int, occupied: int, available: int, piece: int, word: int, rules: Any
+) -> SampledTurn:
     """Draw a random cell for ``piece``, and a random gift that is safe after this placement.
 
     The gift is NONE if no gift is safe, or if ``piece`` could finish a line on any cell.
@@ -207,7 +209,7 @@ def fill_stage_boards(
     """Fill ``boards`` with afterstates of ``stage`` pieces from the games in ``span``; return the number of boards.
 
     The logged boards of all these games come first. They are followed by boards whose last turn is replaced with a
-    random one (see ``sample_turn``), and then by boards whose second-last turn is replaced as well.
+    random one (see ``sample_cell_and_safe_gift``), and then by boards whose second-last turn is replaced as well.
     """
     count = int64(0)
     for number in range(turns[0] * turns[1]):
@@ -215,7 +217,7 @@ def fill_stage_boards(
         for game in range(span[0], span[1]):
             if chosen.games.plies[game] <= stage or (second_last > 0 and stage < 2):
                 continue
-            lanes, occupied, available = replay_board(chosen.games, game, early)
+            lanes, occupied, available = replay_placements(chosen.games, game, early)
             word, piece = mix(chosen.words[game] + uint64(stage)), int64(chosen.games.pieces[early, game])
             available &= ~(int64(1) << piece)
             for ply in range(early, stage):
@@ -223,7 +225,7 @@ def fill_stage_boards(
                 again = number % turns[1] if ply == stage - 1 else second_last
                 if again > 0 or (ply == stage - 1 and second_last > 0):
                     index = number if ply == stage - 1 else SECOND_LAST_DRAWS + second_last
-                    cell, gift = sample_turn(lanes, occupied, available, piece, draw(word, index), rules)
+                    cell, gift = sample_cell_and_safe_gift(lanes, occupied, available, piece, draw(word, index), rules)
                     if gift == NONE:
                         break
                 lanes |= piece_to_lanes(piece) << uint64(cell)
@@ -240,7 +242,7 @@ def fill_stage_boards(
 
 @kernel()
 def compact_undecided_boards_with_features(
-    boards: StageBoards, count: int, words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
+    boards: StageBoards, count: int, feature_words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
     """Keep those of the first ``count`` boards that are undecided, and extract their features; return their number.
 
@@ -251,10 +253,10 @@ def compact_undecided_boards_with_features(
     kept, begins[0] = int64(0), 0
     for i in range(count):
         occupied = boards.occupied[i]
-        fill_line_states(boards.lanes[i], occupied, words, state[0])
-        fill_board_survey(occupied, words, state[0])
-        features = fill_and_count_features(
-            occupied, boards.gift[i], boards.available[i], words, state[0], state[1:], board_features
+        fill_line_states(boards.lanes[i], occupied, feature_words, state[0])
+        fill_board_survey(occupied, feature_words, state[0])
+        features = fill_features_returning_count_or_outcome(
+            occupied, boards.gift[i], boards.available[i], feature_words, state[0], state[1:], board_features
         )
         if features < 0:
             continue
@@ -279,12 +281,12 @@ def mix_reply_values_into_targets(
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
         lanes, occupied, available, hand = boards.lanes[i], boards.occupied[i], boards.available[i], boards.gift[i]
-        fill_best_turns(lanes, occupied, available, hand, words, weights, work, all_cells_and_pieces())
+        fill_best_safe_turns(lanes, occupied, available, hand, words, weights, work, all_candidate_cells_and_pieces())
         for head in range(HEADS):
             targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
 
 
-def solve_targets(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
+def solve_not_lost_and_won(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
     """Solve boards exactly; return the chances of not losing and of winning, each 0 or 1: [N, HEADS]."""
     occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
     values = -solver.values(boards.lanes, occupied, hands)
@@ -336,7 +338,7 @@ class LineSweep:
                     plan, after = self._plans[stage], fitted.get(stage + 1)
                     measured = StagePlan(plan.games // 8, exact_share=1.0 if stage >= EXACT_ERROR_FROM else 0.0)
                     parts, held_out = (
-                        self._submit_blocks(pool, stage, games, stage_plan, after)
+                        self._submit_example_blocks(pool, stage, games, stage_plan, after)
                         for games, stage_plan in ((self._learned, plan), (self._held_out, measured))
                     )
                     fitted[stage] = pool.submit(self._fit_stage, stage, parts, held_out)
@@ -348,7 +350,7 @@ class LineSweep:
         stages = {stage: weights for stage, weights in results.items() if weights is not None}
         return stages, pl.DataFrame(rows, schema=CURVE_SCHEMA, orient="row")
 
-    def _submit_blocks(
+    def _submit_example_blocks(
         self,
         pool: ThreadPoolExecutor,
         stage: int,
@@ -363,7 +365,7 @@ class LineSweep:
         if plan.exact_share == 1.0 or next_stage_weights is None:
             return prepared
         return [
-            pool.submit(self.mix_in_block_replies, part, 1.0 - plan.exact_share, next_stage_weights)
+            pool.submit(self.mix_in_replies_or_solve_block, part, 1.0 - plan.exact_share, next_stage_weights)
             for part in prepared
         ]
 
@@ -375,19 +377,19 @@ class LineSweep:
         count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
         feature_numbers, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
         count = compact_undecided_boards_with_features(boards, count, self._words, feature_numbers, begins)
-        boards, begins = boards.select_first(count), begins[: count + 1].copy()
-        targets = self._solve_targets(boards) if plan.exact_share > 0.0 else np.zeros((count, HEADS))
+        boards, begins = boards.copy_first(count), begins[: count + 1].copy()
+        targets = self._solve_with_idle_solver(boards) if plan.exact_share > 0.0 else np.zeros((count, HEADS))
         return StageExamples(boards, Examples(feature_numbers[: begins[-1]].copy(), begins, targets))
 
-    def _solve_targets(self, boards: StageBoards) -> NDArray[np.float64]:
-        """Solve boards with a solver that no other thread uses: see ``solve_targets``."""
+    def _solve_with_idle_solver(self, boards: StageBoards) -> NDArray[np.float64]:
+        """Solve boards with a solver that no other thread uses: see ``solve_not_lost_and_won``."""
         solver = self._solvers.get()
         try:
-            return solve_targets(boards, solver)
+            return solve_not_lost_and_won(boards, solver)
         finally:
             self._solvers.put(solver)
 
-    def mix_in_block_replies(
+    def mix_in_replies_or_solve_block(
         self, block: Future[StageExamples], share: float, next_stage_weights: Future[NDArray[np.int16] | None]
     ) -> StageExamples:
         """Return a block's examples with the values of the best replies mixed into the targets, with weight ``share``.
@@ -397,7 +399,7 @@ class LineSweep:
         """
         weights, (boards, examples) = next_stage_weights.result(), block.result()
         if weights is None:
-            return StageExamples(boards, examples._replace(targets=self._solve_targets(boards)))
+            return StageExamples(boards, examples._replace(targets=self._solve_with_idle_solver(boards)))
         stages = np.zeros((CELLS, 2), np.uint64)
         stages[:, 1] = count_hidden_units(weights, int(self._words[STAGE_SIZE]))
         mix_reply_values_into_targets(
@@ -418,15 +420,15 @@ class LineSweep:
         for number in range(plan.passes):
             rate = self._plan._replace(passes=plan.passes).rate_for_pass(number)
             errors = (
-                *learn_and_return_errors(learned, rate, fit).tolist(),
-                *learn_and_return_errors(measured, 0.0, fit).tolist(),
+                *learn_and_return_mean_errors(learned, rate, fit).tolist(),
+                *learn_and_return_mean_errors(measured, 0.0, fit).tolist(),
             )
             rows.append((stage, number + 1, size, *errors))
         self._curve[stage] = rows
-        return round_weights(fit)
+        return round_weights_and_zero_unseen(fit)
 
 
-def learn_and_return_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
+def learn_and_return_mean_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
     """Learn from examples; return the mean squared error of each head before learning (Brier's score): [HEADS].
 
     The errors are NaN if there are no examples.

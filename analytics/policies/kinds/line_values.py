@@ -24,7 +24,7 @@ from agents.learning.line_features import (
     MAX_FEATURES,
     build_feature_words,
     compute_feature_hash,
-    fill_and_count_features,
+    fill_features_returning_count_or_outcome,
 )
 from agents.learning.policy import Policy
 from agents.line_values import FEATURE_HASH, HEADS, LINE_VALUES, sigmoid, to_columns
@@ -40,7 +40,7 @@ from analytics.policies.kinds.line_fit import (
     fill_logits,
     learn_feature_weights,
     learn_in_passes,
-    learn_output_weights,
+    learn_output_weights_and_fill_slopes,
 )
 from analytics.policies.kinds.line_sweep import MAX_GAMES, LineSweep, build_stage_plans
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
@@ -97,7 +97,7 @@ def learn_and_count_stage_boards(
         fill_board_survey(occupied, words, board[0])
         if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
             continue
-        count = fill_and_count_features(
+        count = fill_features_returning_count_or_outcome(
             occupied, gift, available & ~(int64(1) << gift), words, board[0], board[1:], features
         )
         if count < 0:
@@ -107,7 +107,7 @@ def learn_and_count_stage_boards(
         for head in range(HEADS):
             errors[head] = np.float32(targets[head] - sigmoid(float64(values[head])))
             sums[head] += errors[head] * errors[head]
-        mean = learn_output_weights(errors, rate32, fit, values, slopes)
+        mean = learn_output_weights_and_fill_slopes(errors, rate32, fit, values, slopes)
         learn_feature_weights(features, count, errors, rate32, fit, slopes, mean, steps)
         boards += 1
     return boards
@@ -128,10 +128,10 @@ def learn_stages_from_evaluations(
         for record, part in dataset.read_blocks():
             seats = find_agent_seat_bits(agent, record, part.game_id)
             met |= bool(seats.any())
-            values = dataset.read_evaluation_values(record.run_id, part)
+            values = dataset.read_evaluation_values_if_any(record.run_id, part)
             for first in range(0, len(part.game_id), BLOCK_GAMES):
                 span = slice(first, first + BLOCK_GAMES)
-                block = part.select_contiguous(span)
+                block = part.select_as_contiguous_arrays(span)
                 logged = ValuesBlock(block.games, block.opening, np.ascontiguousarray(values[:, span]), seats[span])
 
                 def learn(

@@ -23,7 +23,7 @@ from agents.policy import MC_AFTERSTATE
 from analytics.policies.kinds.dataset import Dataset, map_spans
 from quarto.batch import Games
 from quarto.bits import piece_to_lanes
-from quarto.canonical import canonical_form, squeeze_lanes, unsqueeze_lanes
+from quarto.canonical import canonical_lanes_and_occupied, squeeze_lanes, unsqueeze_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rules import ATTRIBUTES, CELLS, Rules
 from quarto.symmetry import Symmetries, build_symmetries
@@ -51,7 +51,7 @@ class McAfterstate:
         for pieces in range(CELLS):
             parts.append(self._average_level(dataset, pieces, boards, threads))
             add_or_remove_ply_everywhere(add_ply, dataset.games, pieces, boards, threads)
-        return Policy(MC_AFTERSTATE, table=build_afterstate_table(parts, "mean"))
+        return Policy(MC_AFTERSTATE, table=build_sorted_afterstate_table(parts, "mean"))
 
     def _average_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
@@ -61,13 +61,15 @@ class McAfterstate:
         Afterstates that fewer than ``least`` games met are left out.
         """
         level = build_level(dataset.rules, pieces)
-        keys, counts, totals = sum_outcomes_by_key(encode_sorted_outcomes(dataset, level, boards, threads))
+        keys, counts, totals = sum_games_and_wins_less_losses(encode_sorted_outcomes(dataset, level, boards, threads))
         kept = counts >= self.least
-        lanes, occupied = decode_afterstates(keys[kept], level)
+        lanes, occupied = decode_lanes_and_occupied(keys[kept], level)
         return lanes, occupied, counts[kept], totals[kept] / counts[kept]
 
 
-def build_afterstate_table(levels: Sequence[tuple[NDArray[Any], ...]], value_column: str) -> dict[str, NDArray[Any]]:
+def build_sorted_afterstate_table(
+    levels: Sequence[tuple[NDArray[Any], ...]], value_column: str
+) -> dict[str, NDArray[Any]]:
     """Build one table from the afterstates of all levels, with rows ascending by lanes and then by occupied.
 
     Each level is a tuple of the columns lanes, occupied, count and value; the table's last column is named
@@ -112,14 +114,16 @@ def build_level(rules: Rules, pieces: int) -> AfterstateLevel:
 @inline_function
 def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
     """Encode an afterstate of this level as a key (uint64) that is the same for all symmetric afterstates."""
-    least, minimal = canonical_form(lanes, occupied, gift, level.tables)
+    least, minimal = canonical_lanes_and_occupied(lanes, occupied, gift, level.tables)
     word = squeeze_lanes(least, minimal, level.tables)
     rank = int64(level.tables.number[minimal]) - level.first_mask
     return word | uint64(rank) << uint64(ATTRIBUTES * level.pieces)
 
 
 @kernel()
-def decode_afterstates(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def decode_lanes_and_occupied(
+    keys: NDArray[np.uint64], level: AfterstateLevel
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Decode keys [K] to the lanes [K] and the occupied cells [K] of the afterstates in canonical form."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
@@ -214,7 +218,7 @@ class OutcomeSums(NamedTuple):
 
 
 @kernel()
-def sum_outcomes_by_key(words: NDArray[np.uint64]) -> OutcomeSums:
+def sum_games_and_wins_less_losses(words: NDArray[np.uint64]) -> OutcomeSums:
     """Sum the outcomes for each key; ``words`` has the words of ``fill_outcome_words``, sorted."""
     different = int64(words.shape[0] > 0)
     for i in range(1, words.shape[0]):

@@ -23,14 +23,14 @@ from quarto.jit import int64, kernel
 from quarto.rng import stream
 from quarto.rules import CELLS
 
-GAMES_TYPE = numba.typeof(Games.zeros(1))
+GAMES_TYPE = numba.typeof(Games.allocate(1))
 SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
 
 
 @kernel(
     UPDATE_RESULT_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE)
 )
-def learn_until_full(
+def learn_views_and_report_room(
     update: UpdateKernel,
     rules: Any,
     agent: Any,
@@ -70,7 +70,9 @@ def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[n
         view, run = 2 * first, run_id_to_stream_key(record.run_id)
         while view < 2 * end:
             agent, span = state.player.agent, (view, 2 * end)
-            view, room = learn_until_full(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
+            view, room = learn_views_and_report_room(
+                update, rules, agent, run, dataset.game_id, seats, span, dataset.games
+            )
             if not room:
                 state.enlarge_knowledge()
     return learner.to_policy(state.knowledge)

@@ -31,10 +31,10 @@ from analytics.tables.derived.range_table import (
     RangeTable,
     count_lost_units,
     describe_loss,
-    list_extents,
-    select_best_ranges,
+    list_extents_greatest_first,
+    select_ranges_with_most_units,
 )
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 
 IRREPLACEABLE_TABLES = (DECISIONS_TABLE, EVALUATIONS_TABLE)  # their rows are in no other table
 
@@ -77,14 +77,18 @@ class ArchiveFiles:
         self._check = check
         self.record_failures: dict[str, FailureError] = {}  # by run; a question about the run's games may meet one
         self._checked_files: dict[PurePath, VerifiableFile] = {}  # by path; sound when a question first read them
-        for run_id in sorted({*self.archive.list_run_ids(), *self.archive.list_recorded_run_ids()}) if check else ():
+        for run_id in (
+            sorted({*self.archive.list_ids_of_runs_with_games(), *self.archive.list_recorded_run_ids()})
+            if check
+            else ()
+        ):
             record = None
             with suppress(FailureError):  # a damaged record fails the views that need it
                 record = self.archive.find_run(run_id)
             check_nothing_lost(self.archive, run_id, record)
 
     @property
-    def folders(self) -> list[PurePath]:
+    def folders_of_all_tables(self) -> list[PurePath]:
         """The folders that hold the files of all tables."""
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
@@ -98,7 +102,7 @@ class ArchiveFiles:
 
         """
         files = list[VerifiableFile]()
-        for listed_run in self.archive.list_run_ids() if run_id is None else [run_id]:
+        for listed_run in self.archive.list_ids_of_runs_with_games() if run_id is None else [run_id]:
             if table in TABLE_SCHEMAS:
                 files += self.list_range_files(table, listed_run, self.archive.list_effective_ranges(listed_run))
             else:
@@ -110,7 +114,7 @@ class ArchiveFiles:
         self.check_files(files)
         return files
 
-    def _load_record_or_error(self, run_id: str) -> RunRecord | FailureError:
+    def _load_record_or_remember_error(self, run_id: str) -> RunRecord | FailureError:
         """Load the record of a run that has games, or return the error if the record is damaged or lost.
 
         The error is also added to ``record_failures``.
@@ -129,7 +133,9 @@ class ArchiveFiles:
         """
         groups: dict[tuple[str, ...], FileGroup] = {}
         for file in files:
-            values = record_columns_sql(self._load_record_or_error(file.run_id)) if table == GAMES_FOLDER else {}
+            values = (
+                record_columns_sql(self._load_record_or_remember_error(file.run_id)) if table == GAMES_FOLDER else {}
+            )
             groups.setdefault((file.condition, *values.values()), FileGroup([], values)).files.append(file)
         return [*groups.values()]
 
@@ -140,7 +146,9 @@ class ArchiveFiles:
         ``NotIndexedError`` if no extent covers all games.
         """
         least = format_extent(END_PLY)
-        extents = [extent for extent in list_extents(self.archive, run_id, POSITIONS_TABLE) if extent >= least]
+        extents = [
+            extent for extent in list_extents_greatest_first(self.archive, run_id, POSITIONS_TABLE) if extent >= least
+        ]
         for extent in extents:
             files, missing_ranges = self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, extent.__eq__)
             if not missing_ranges:
@@ -172,12 +180,12 @@ class ArchiveFiles:
         if extent_filter is None and self._check:
             self._check_lost_units(table, run_id)
         stored_ranges = (
-            select_best_ranges(archive, run_id, table)
+            select_ranges_with_most_units(archive, run_id, table)
             if extent_filter is None
             else archive.list_effective_ranges(run_id, table.name, extent_filter)
         )
         files = [self._build_verifiable_file(run_id, folder / stored.name, stored.checksum) for stored in stored_ranges]
-        return DerivedFiles(files, archive.list_effective_ranges(run_id).select_outside(stored_ranges))
+        return DerivedFiles(files, archive.list_effective_ranges(run_id).select_beginning_outside(stored_ranges))
 
     def _check_lost_units(self, table: RangeTable, run_id: str) -> None:
         """Raise ``FailureError`` if a derived table has fewer units of a run than the record of the run says.
@@ -196,7 +204,7 @@ class ArchiveFiles:
         Raises ``FailureError`` if the content of a file has changed since it was written.
         """
         counted_files, uncounted_ply_files = list[VerifiableFile](), list[VerifiableFile]()
-        for run_id in self.archive.list_run_ids():
+        for run_id in self.archive.list_ids_of_runs_with_games():
             derived_files, missing_ranges = self.list_derived_files_and_gaps(FIRST_PLIES_TABLE, run_id)
             counted_files += derived_files
             uncounted_ply_files += self.list_range_files("plies", run_id, missing_ranges)
@@ -205,7 +213,7 @@ class ArchiveFiles:
 
     def _build_range_file(self, table: str, run_id: str, stored: StoredRange) -> VerifiableFile:
         try:
-            path = self.archive.find_path(table, run_id, stored)
+            path = self.archive.find_path_of_containing_file(table, run_id, stored)
         except FileNotFoundError as error:
             raise MissingFileError(self._describe_damage(str(error))) from error
         file = self._build_verifiable_file(run_id, path, path.name.split(".")[-2])
@@ -257,8 +265,8 @@ class ArchiveFiles:
 
     def check_run_exists(self, run_id: str) -> None:
         """Raise ``RequestError`` unless the archive contains this run."""
-        if run_id not in self.archive.list_run_ids() and self.archive.find_run(run_id) is None:
-            raise unknown_run_error(self.archive, run_id, self.archive.list_run_ids())
+        if run_id not in self.archive.list_ids_of_runs_with_games() and self.archive.find_run(run_id) is None:
+            raise unknown_run_error(self.archive, run_id, self.archive.list_ids_of_runs_with_games())
 
     def find_policy_card(self, name_or_id: str) -> PolicyCard:
         """Return the card of the policy with this name or id. Raises ``RequestError`` if there is none."""
@@ -267,7 +275,7 @@ class ArchiveFiles:
         if not matching_cards:
             names = {card.name for card in cards}
             raise RequestError(
-                f"policy {name_or_id!r} is not in archive {self.archive.root}{describe_valid_names(name_or_id, names)}"
+                f"policy {name_or_id!r} is not in archive {self.archive.root}{suggest_valid_names(name_or_id, names)}"
             )
         return matching_cards[-1]  # the newest card of a name
 

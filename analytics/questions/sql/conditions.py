@@ -42,7 +42,7 @@ _CLOCKS = frozenset({"current_date", "current_time", "current_timestamp", "local
 _SAMPLING_FUNCTIONS = frozenset({"reservoir_quantile"})  # DuckDB lists it as consistent, but it draws some of the rows
 
 
-def check_and_combine_conditions(parser: Parser, first: str, second: str) -> str:
+def check_and_combine_both_conditions(parser: Parser, first: str, second: str) -> str:
     """Combine two conditions with AND; each is checked on its own first, so that neither can cancel the other.
 
     Raises the errors of ``check_condition``.

@@ -33,8 +33,8 @@ from analytics.questions.sql.definitions import add_dependencies, list_needed_na
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
 from analytics.questions.sql.syntax import POLICY_MACRO, ParsedQuery
-from analytics.store.files.local_files import build_filesystem
-from analytics.store.labels import find_stored_label
+from analytics.store.files.local_files import build_filesystem_unless_local
+from analytics.store.labels import find_stored_label_or_keep_text
 from analytics.store.marker import VerifiableFile
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
@@ -80,7 +80,7 @@ class Connection:
             config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill_folder)}
         )
         try:
-            self._prepare()
+            self._restrict_to_archive_folders()
         except duckdb.OutOfMemoryException as error:
             memory_error = limits.build_memory_error(str(error))
             self.close()
@@ -88,11 +88,14 @@ class Connection:
                 raise
             raise memory_error from None  # a chained error would keep DuckDB's objects alive until the interpreter ends
 
-    def _prepare(self) -> None:
+    def _restrict_to_archive_folders(self) -> None:
         run = self.duckdb.execute
-        if (filesystem := build_filesystem(self._files.archive.backend)) is not None:
+        if (filesystem := build_filesystem_unless_local(self._files.archive.backend)) is not None:
             self.duckdb.register_filesystem(filesystem)
-        run("SET VARIABLE tables = $1", [[f"{self.to_queryable_path(folder)}/" for folder in self._files.folders]])
+        run(
+            "SET VARIABLE tables = $1",
+            [[f"{self.to_queryable_path(folder)}/" for folder in self._files.folders_of_all_tables]],
+        )
         run("SET allowed_directories = getvariable('tables')")
         run("SET parquet_metadata_cache = true")  # files of tables never change
         run("SET python_enable_replacements = false")  # else an unknown name could be a variable of this program
@@ -117,7 +120,7 @@ class Connection:
         self.duckdb.close()
         self.scratch.remove()
 
-    def close_while_streaming(self) -> None:
+    def interrupt_streams_and_close(self) -> None:
         """Interrupt the connection and close it, while a thread of Polars may still be reading rows ahead."""
         while True:
             self.duckdb.interrupt()
@@ -132,7 +135,7 @@ class Connection:
 
     def fill_referenced_views(self, query: ParsedQuery) -> None:
         """Fill the views that a query reads. Raises ``FailureError`` if the files of a view are damaged."""
-        view_names = query.select_views(QUERYABLE_NAMES)
+        view_names = query.select_views_possibly_read(QUERYABLE_NAMES)
         self._define_missing(list_needed_names(query))
         columns = views.ON_DEMAND_COLUMNS if query.columns is None else views.ON_DEMAND_COLUMNS & query.columns
         if columns != self._columns and not view_names.isdisjoint(_VIEWS_WITH_EXTRA_COLUMNS):
@@ -146,13 +149,13 @@ class Connection:
             [card.name for card in self._files.archive.load_cards()] if query.policies is None else query.policies
         )
         if query.texts:
-            self._find_labels(query.texts, query.labels)
+            self._define_label_macro_and_warn(query.texts, query.labels)
         if policy_names:
             self.duckdb.execute(
                 views.create_policy_macro_sql({name: self.build_policy_query(name) for name in policy_names})
             )
 
-    def _find_labels(self, texts: Collection[str], labels: Collection[str]) -> None:
+    def _define_label_macro_and_warn(self, texts: Collection[str], labels: Collection[str]) -> None:
         """Define the macro ``label`` for the labels in a query, and warn of labels that are stored in another form.
 
         ``texts`` has the string literals of the query that look like labels, and ``labels`` has the string literals in
@@ -162,10 +165,10 @@ class Connection:
         for run_id in archive.list_recorded_run_ids():
             with suppress(FailureError):  # a damaged record raises its error when a question reads it
                 records.append(archive.load_run(run_id))
-        stored = {text: label for text in texts if (label := find_stored_label(records, text)) != text}
+        stored = {text: label for text in texts if (label := find_stored_label_or_keep_text(records, text)) != text}
         for text in sorted(stored.keys() - {*labels, *self._reported_labels}):
             self._reported_labels.add(text)
-            logger.warning("%r is stored as %r: write label(%s)", text, stored[text], views.quote_literal(text))
+            logger.warning("%r is stored as %r: write label(%s)", text, stored[text], views.quote_text_or_number(text))
         if labels:
             self.duckdb.execute(views.create_label_macro_sql(stored))
 
@@ -214,7 +217,7 @@ class Connection:
                 raise
             self._errors_by_view[view] = error
             self.duckdb.execute(
-                views.create_failing_view_sql(_REPLAYED_VIEWS.get(view, view), _format_for_duckdb(error))
+                views.create_failing_view_sql(_REPLAYED_VIEWS.get(view, view), _format_error_as_utf8(error))
             )
         except duckdb.OutOfMemoryException:
             raise  # the files are not damaged
@@ -233,16 +236,18 @@ class Connection:
         elif view == ORDERED_OPENINGS_MACRO:
             self._create_replay_view(
                 views.ORDERED_OPENINGS_VIEW,
-                self._files.archive.list_run_ids(),
-                lazy_rows.scan_ordered_openings,
+                self._files.archive.list_ids_of_runs_with_games(),
+                lazy_rows.scan_canonical_ordered_openings,
                 _build_rules_column,
             )
         elif view == "boards":
-            scan_boards = partial(lazy_rows.scan_boards, extra_columns=self._columns)
+            scan_boards = partial(lazy_rows.scan_boards_before_plies, extra_columns=self._columns)
             record_columns = partial(
-                views.board_columns_sql, omitted_columns=views.ON_DEMAND_COLUMNS.difference(self._columns)
+                views.board_columns_sql, failing_columns=views.ON_DEMAND_COLUMNS.difference(self._columns)
             )
-            self._create_replay_view(view, self._files.archive.list_run_ids(), scan_boards, record_columns)
+            self._create_replay_view(
+                view, self._files.archive.list_ids_of_runs_with_games(), scan_boards, record_columns
+            )
         elif view == "first_plies":
             counted_files, uncounted_ply_files = self._files.list_first_ply_files_and_rest()
             self._create_file_view("_first_plies", counted_files)
@@ -251,9 +256,9 @@ class Connection:
             files = self._files.list_and_check_files(view)
             self._create_file_view(view if view in TABLE_SCHEMAS else f"_{view}", files)
             if view == "decisions":
-                self._create_position_keys_if_read({file.run_id for file in files})
+                self._create_position_keys_if_columns_read({file.run_id for file in files})
         if view in views.DERIVED_TABLE_VIEWS:
-            with self.register_frames({"_frame": views.build_pairings_table(self._files.archive)}):
+            with self.register_frames({"_frame": views.build_agents_by_pairing_table(self._files.archive)}):
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
     def _create_file_view(self, view: str, files: Sequence[VerifiableFile]) -> None:
@@ -277,10 +282,12 @@ class Connection:
         for run_id in run_ids:
             record = archive.load_run(run_id)  # raises before DuckDB reads
             self.duckdb.register(f"{view}_{run_id}", LazyArrowStream(replay(archive, record, self.failures)))
-            sources.append((f"FROM {view}_{run_id}", {"run_id": views.quote_literal(run_id)} | record_columns(record)))
+            sources.append(
+                (f"FROM {view}_{run_id}", {"run_id": views.quote_text_or_number(run_id)} | record_columns(record))
+            )
         self.duckdb.execute(views.create_view_sql(view, sources))
 
-    def _create_position_keys_if_read(self, run_ids: Iterable[str]) -> None:
+    def _create_position_keys_if_columns_read(self, run_ids: Iterable[str]) -> None:
         """Create the view of position keys for these runs, if a query reads the key columns of ``decisions``.
 
         The macro ``_keyed`` says whether the view was created.
@@ -290,7 +297,7 @@ class Connection:
             self._create_replay_view(
                 views.POSITION_KEYS_VIEW,
                 sorted(run_ids),
-                partial(lazy_rows.scan_boards, extra_columns=[*KEY_COLUMNS]),
+                partial(lazy_rows.scan_boards_before_plies, extra_columns=[*KEY_COLUMNS]),
                 _build_rules_column,
             )
         self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {reads_keys}")
@@ -308,7 +315,7 @@ class Connection:
     def find_damage_error(self, message: str) -> FailureError | None:
         """Return the error for the damaged file or record behind a message of DuckDB, or None if nothing is damaged."""
         for failure in (*self._errors_by_view.values(), *self._files.record_failures.values()):
-            if _format_for_duckdb(failure) in message:
+            if _format_error_as_utf8(failure) in message:
                 return failure
         if _QUERY_TEXT_ERROR.match(message) or not _FILE_ERROR.match(message):
             return None
@@ -342,10 +349,10 @@ class Connection:
 
 
 def _build_rules_column(record: RunRecord) -> dict[str, str]:
-    return {"rules": views.quote_literal(record.rules.name)}
+    return {"rules": views.quote_text_or_number(record.rules.name)}
 
 
-def _format_for_duckdb(error: FailureError) -> str:
+def _format_error_as_utf8(error: FailureError) -> str:
     """Format the message of an error as DuckDB can hold it, with bytes of a path that are not UTF-8 replaced."""
     return str(error).encode(errors="replace").decode()
 

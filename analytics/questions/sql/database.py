@@ -32,11 +32,11 @@ from analytics.questions.sql.query_execution import (
 )
 from analytics.questions.sql.syntax import ParsedQuery, parse_query
 from analytics.questions.sql.vocabulary import check_vocabulary
-from analytics.store.marker import VerifiableFile, warn_if_unknown_archive
+from analytics.store.marker import VerifiableFile, warn_once_of_unverified_archive
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.boards import ORDERED_PLIES
-from quarto.errors import ArenaError, FailureError, RequestError, describe_valid_names
+from quarto.errors import ArenaError, FailureError, RequestError, suggest_valid_names
 
 AnswerT = TypeVar("AnswerT")
 
@@ -93,7 +93,7 @@ class OpenArchive:
         self._connection: Connection | None = None
         self.refresh()
         if check:
-            warn_if_unknown_archive(root)
+            warn_once_of_unverified_archive(root)
 
     def refresh(self) -> None:
         """Update the content to the present state of the archive. Raises the errors of opening an archive."""
@@ -182,7 +182,7 @@ class OpenArchive:
         try:
             self._run_query(query, lambda answer: answer.stream(write, folder))
         except BaseException:
-            self._close_while_streaming()
+            self._interrupt_streams_and_close()
             raise
 
     def query_files_by_path(self, text: str) -> pl.DataFrame:
@@ -241,10 +241,10 @@ class OpenArchive:
                 raise failure
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(answer, QueryFailure):
-            raise (limit_errors and limit_errors[0]) or self._build_error(answer)
+            raise (limit_errors and limit_errors[0]) or self._build_error_and_close_if_fatal(answer)
         return answer
 
-    def _build_error(self, query_failure: QueryFailure) -> ArenaError:
+    def _build_error_and_close_if_fatal(self, query_failure: QueryFailure) -> ArenaError:
         """Build the error for a failed query: a damaged file, an exceeded limit, or an invalid query.
 
         If the failure is fatal, also close the connection.
@@ -280,7 +280,7 @@ class OpenArchive:
         """
         _check_not_forked()
         if name not in views.VIEWS and not name.startswith(f"{ORDERED_OPENINGS_MACRO}("):
-            raise RequestError(f"{name!r} is no view{describe_valid_names(name, views.VIEWS)}")
+            raise RequestError(f"{name!r} is no view{suggest_valid_names(name, views.VIEWS)}")
         if name in ("games", "plies"):
             return self._scan_table(name, run_id)
         if name in views.RECORD_VIEWS and run_id is None:
@@ -293,7 +293,7 @@ class OpenArchive:
             )  # games that are not indexed are an error at once
         if run_id is None:
             return self._scan_query(name)
-        return self._scan_query(f"{name} WHERE run_id = {views.quote_literal(run_id)}")
+        return self._scan_query(f"{name} WHERE run_id = {views.quote_text_or_number(run_id)}")
 
     def policy(self, name: str) -> pl.LazyFrame:
         """Return the table of the policy with this name or id as a lazy frame; for a genome, the table of its genes.
@@ -388,11 +388,11 @@ class OpenArchive:
             copied.retry_if_file_missing(lambda: copied._connect().fill_referenced_views(query))
             yield from pl.scan_arrow_c_stream(ArrowStream(copied._connect().duckdb.sql(text))).collect_batches()
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
-            failure = copied._build_error(QueryFailure.from_error(error))
+            failure = copied._build_error_and_close_if_fatal(QueryFailure.from_error(error))
         else:
             copied.close()
         finally:
-            copied._close_while_streaming()
+            copied._interrupt_streams_and_close()
         if failure is not None:
             raise failure
 
@@ -401,7 +401,7 @@ class OpenArchive:
     def __repr__(self) -> str:
         names = ", ".join(views.VIEWS)
         hint = 'ask with .sql("SELECT …"), or .scan("games") for a lazy frame'
-        return f"{self._describe_contents()}\nviews: {names}; {hint}"
+        return f"{self._describe_run_and_game_counts()}\nviews: {names}; {hint}"
 
     def _repr_html_(self) -> str:
         """Return a description of the archive, with a table of its runs, as HTML for a notebook."""
@@ -416,9 +416,9 @@ class OpenArchive:
             runs = f"<p>{html.escape(str(error))}</p>"
         return f"<p>{html.escape(repr(self))}</p>{runs}"
 
-    def _describe_contents(self) -> str:
-        games, runs = 0, len(self.archive.list_run_ids())
-        for run_id in self.archive.list_run_ids():
+    def _describe_run_and_game_counts(self) -> str:
+        games, runs = 0, len(self.archive.list_ids_of_runs_with_games())
+        for run_id in self.archive.list_ids_of_runs_with_games():
             with suppress(FailureError):  # a damaged record: how many games a pair has is not known
                 games += self.archive.count_games(run_id)
         return f"archive {self._root}: {format_count_with_noun(runs, 'run')}, {format_count_with_noun(games, 'game')}"
@@ -429,9 +429,9 @@ class OpenArchive:
             self._connection.close()
             self._connection = None
 
-    def _close_while_streaming(self) -> None:
+    def _interrupt_streams_and_close(self) -> None:
         if self._connection is not None:
-            self._connection.close_while_streaming()
+            self._connection.interrupt_streams_and_close()
             self._connection = None
 
     def __enter__(self) -> Self:

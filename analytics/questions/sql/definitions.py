@@ -55,15 +55,15 @@ def add_dependencies(names: Iterable[str]) -> Sequence[str]:
 
     Each name comes after the names that its definition uses.
     """
-    return _add_dependencies(tuple(sorted(load_definitions().keys() & set(names))))
+    return _add_dependencies_cached(tuple(sorted(load_definitions().keys() & set(names))))
 
 
 @lru_cache(maxsize=256)
-def _add_dependencies(names: Sequence[str]) -> Sequence[str]:
+def _add_dependencies_cached(names: Sequence[str]) -> Sequence[str]:
     ordered: dict[str, None] = {}
     for name in names:
         parts = tuple(part for part in _find_defined_names(_read_definition_files().get(name, "")) if part != name)
-        ordered |= dict.fromkeys([*_add_dependencies(parts), name])
+        ordered |= dict.fromkeys([*_add_dependencies_cached(parts), name])
     return tuple(ordered)
 
 

@@ -26,7 +26,7 @@ from analytics.tables.derived.boards import (
     BOARDS,
     EXTRA_COLUMNS,
     ORDERED_OPENINGS,
-    derive_ordered_openings,
+    derive_canonical_first_plies,
     replay_plies,
 )
 from quarto.errors import ArenaError
@@ -82,7 +82,7 @@ Failures = list[ArenaError]
 ReplayScanner = Callable[[ArchiveStore, RunRecord, Failures], pl.LazyFrame]
 
 
-def scan_boards(
+def scan_boards_before_plies(
     archive: ArchiveStore, record: RunRecord, failures: Failures, extra_columns: Collection[str]
 ) -> pl.LazyFrame:
     """Scan the plies of a run, each with the board before it.
@@ -100,13 +100,17 @@ def scan_boards(
     )
 
 
-def scan_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
+def scan_canonical_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
     """Scan the first plies of each game of a run, in the order of play and up to symmetry.
 
     The rows have the schema ``ORDERED_OPENINGS``. An error that ends the replay is added to ``failures``.
     """
     return _scan_replay(
-        archive, record.run_id, lambda plies: derive_ordered_openings(plies, record.rules), ORDERED_OPENINGS, failures
+        archive,
+        record.run_id,
+        lambda plies: derive_canonical_first_plies(plies, record.rules),
+        ORDERED_OPENINGS,
+        failures,
     )
 
 
@@ -122,9 +126,9 @@ def _scan_replay(
     def replay_range(stored: StoredRange) -> pl.DataFrame:
         plies = read_rows(archive, run_id, stored, "plies")
         try:
-            return _copy_to_polars(replay(plies))
+            return _copy_numpy_rows_to_polars(replay(plies))
         except ValueError as error:
-            raise damaged_file_error(archive.find_path("plies", run_id, stored), error) from error
+            raise damaged_file_error(archive.find_path_of_containing_file("plies", run_id, stored), error) from error
 
     return scan_frames(
         schema, lambda _columns, _max_rows: _stop_at_failure(_read_ahead(replay_range, ranges), failures)
@@ -138,7 +142,7 @@ def _stop_at_failure(frames: Iterator[pl.DataFrame], failures: Failures) -> Iter
         failures.append(error)
 
 
-def _copy_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
+def _copy_numpy_rows_to_polars(rows: pl.DataFrame) -> pl.DataFrame:
     """Copy rows into memory that Polars owns, because columns made from arrays borrow the memory of NumPy.
 
     DuckDB's threads free the last rows of a stream. When they freed a NumPy array, Python sometimes ended with a

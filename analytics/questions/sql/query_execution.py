@@ -27,7 +27,7 @@ from analytics.questions.sql.lazy_rows import ArrowStream
 from analytics.questions.sql.syntax import PIVOT_KINDS, SELECT_KINDS, ParsedQuery
 from analytics.questions.sql.views import DERIVED_TABLE_VIEWS, VIEWS
 from analytics.store.files.backend import parse_size
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 
 AnswerT = TypeVar("AnswerT")
 
@@ -86,11 +86,11 @@ class QueryResult:
         """
         self.is_open = True
         rows = pl.scan_arrow_c_stream(ArrowStream(self._relation))
-        self._write_rows(rows, write, folder)
+        self._write_rows_spooling_wide_integers(rows, write, folder)
         self.is_open = False
 
-    def _write_rows(self, rows: pl.LazyFrame, write: RowConsumer, folder: Path | None) -> None:
-        if folder is None or all(_to_integer_type(kind) == kind for kind in rows.collect_schema().values()):
+    def _write_rows_spooling_wide_integers(self, rows: pl.LazyFrame, write: RowConsumer, folder: Path | None) -> None:
+        if folder is None or all(_to_64_bit_integer_type(kind) == kind for kind in rows.collect_schema().values()):
             write(rows, self._stop)
             return
         path = folder / f"{uuid.uuid4().hex}.parquet"
@@ -167,7 +167,7 @@ def build_query_error(message: str) -> RequestError:
     unknown_table = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
     if unknown_table:
         return RequestError(
-            f"SQL: there is no table {unknown_table[1]!r}{describe_valid_names(unknown_table[1], VIEWS)}"
+            f"SQL: there is no table {unknown_table[1]!r}{suggest_valid_names(unknown_table[1], VIEWS)}"
         )
     lines = [line.strip() for line in message.partition("\nLINE ")[0].splitlines()]
     column = re.search(r'Referenced column "(\w+)" not found', message)
@@ -231,7 +231,7 @@ def _list_lossless_integer_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
     """
     casts = []
     for name, kind in rows.collect_schema().items():
-        integer_kind = _to_integer_type(kind)
+        integer_kind = _to_64_bit_integer_type(kind)
         if integer_kind != kind:
             try:
                 for _ in rows.select(pl.col(name).cast(integer_kind)).collect_batches():
@@ -242,14 +242,14 @@ def _list_lossless_integer_casts(rows: pl.LazyFrame) -> list[pl.Expr]:
     return casts
 
 
-def _to_integer_type(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:
+def _to_64_bit_integer_type(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:
     match kind:
         case pl.Decimal(scale=0):
             return pl.Int64()
         case pl.List():
-            return pl.List(_to_integer_type(kind.inner))
+            return pl.List(_to_64_bit_integer_type(kind.inner))
         case pl.Struct():
-            return pl.Struct({field.name: _to_integer_type(field.dtype) for field in kind.fields})
+            return pl.Struct({field.name: _to_64_bit_integer_type(field.dtype) for field in kind.fields})
     return kind
 
 

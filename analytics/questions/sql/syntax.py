@@ -63,7 +63,7 @@ class ParsedQuery:
         """Whether it is certain that the query reads every table that it names."""
         return self.tree is not None and not self.is_composed
 
-    def select_views(self, queryable_names: Iterable[str]) -> set[str]:
+    def select_views_possibly_read(self, queryable_names: Iterable[str]) -> set[str]:
         """Return the names in ``queryable_names``, views and table macros, that the query may read."""
         return {name for name in queryable_names if self.is_composed or name in self.names}
 
@@ -73,7 +73,7 @@ def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> ParsedQuery
 
     Raises ``RequestError`` for a text that is nested too deeply for DuckDB.
     """
-    serialised = _serialise(connection, text)
+    serialised = _serialise_unless_too_deep(connection, text)
     if serialised is None:
         return replace(_parse_tokens(text), is_too_deep=True)
     if not serialised["error"]:
@@ -81,7 +81,7 @@ def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> ParsedQuery
     if serialised["error_type"] == "parser":
         return ParsedQuery(text, error=serialised["error_message"])
     query = _parse_tokens(text)
-    return _parse_explained(connection, query) if query.kinds == _EXPLAIN_KINDS else query
+    return _parse_query_inside_explain(connection, query) if query.kinds == _EXPLAIN_KINDS else query
 
 
 def build_depth_error() -> RequestError:
@@ -89,7 +89,7 @@ def build_depth_error() -> RequestError:
     return RequestError(f"SQL: {_TOO_DEEP}")
 
 
-def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
+def _serialise_unless_too_deep(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
     """Return the syntax tree of a text of SELECTs, or None if the tree is too deep for Python, although not for DuckDB.
 
     For any other text, the field ``error`` of the tree is true.
@@ -106,12 +106,12 @@ def _serialise(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
     return tree
 
 
-def _parse_explained(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
+def _parse_query_inside_explain(connection: duckdb.DuckDBPyConnection, query: ParsedQuery) -> ParsedQuery:
     """Parse the query that an EXPLAIN explains.
 
     Return ``query`` unchanged if this is not possible, for example because the EXPLAIN has options in parentheses.
     """
-    tokens = _list_tokens(query.text)
+    tokens = _list_tokens_without_comments(query.text)
     words = [token.text.lower() for token in tokens[:2]]
     start = tokens[1 + (words[1:] == ["analyze"])].start if len(tokens) > 2 else 0
     explained = parse_query(connection, query.text.encode(errors="replace")[start:].decode())
@@ -142,7 +142,7 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
     table_functions = [node["function"] for node in nodes if node.get("type") == "TABLE_FUNCTION"]
     is_composed = any(function["function_name"].lower() in _TEXT_QUERY_FUNCTIONS for function in table_functions)
     names = functions | {table["table_name"].lower() for table in tables}
-    label_texts = _find_label_texts(nodes)
+    label_texts = _find_possible_labels_and_label_arguments(nodes)
     return ParsedQuery(
         text,
         SELECT_KINDS * len(tree["statements"]),
@@ -204,7 +204,7 @@ class _LabelTexts(NamedTuple):
     macro_arguments: frozenset[str]  # literals in calls of the macro ``label``
 
 
-def _find_label_texts(nodes: Sequence[Node]) -> _LabelTexts:
+def _find_possible_labels_and_label_arguments(nodes: Sequence[Node]) -> _LabelTexts:
     """Find the string literals that look like a label with parameters, and the string literals in ``label(...)``."""
     calls = [
         node
@@ -260,13 +260,13 @@ def _parse_tokens(text: str) -> ParsedQuery:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))
     except duckdb.Error as error:
         return ParsedQuery(text, error=str(error).removeprefix("Parser Error: "))
-    matches = (_ONE_WORD.fullmatch(token.text.lower()) for token in _list_tokens(text))
+    matches = (_ONE_WORD.fullmatch(token.text.lower()) for token in _list_tokens_without_comments(text))
     names = frozenset(match[1] for match in matches if match)
     is_composed = bool(names & _TEXT_QUERY_FUNCTIONS)
     return ParsedQuery(
         text,
         kinds,
-        is_read_only=kinds == SELECT_KINDS or (kinds == PIVOT_KINDS and _is_question_in_brackets(text)),
+        is_read_only=kinds == SELECT_KINDS or (kinds == PIVOT_KINDS and _is_single_query_if_bracketed(text)),
         names=names,
         policies=None if is_composed or POLICY_MACRO in names else frozenset(),
         is_composed=is_composed,
@@ -281,7 +281,7 @@ class _Token(NamedTuple):
     text: str
 
 
-def _list_tokens(text: str) -> Sequence[_Token]:
+def _list_tokens_without_comments(text: str) -> Sequence[_Token]:
     """List the tokens of a text, each with its start in bytes; comments are left out."""
     content = text.encode(errors="replace")
     tokens = duckdb.tokenize(content.decode())
@@ -293,7 +293,7 @@ def _list_tokens(text: str) -> Sequence[_Token]:
     ]
 
 
-def _is_question_in_brackets(text: str) -> bool:
+def _is_single_query_if_bracketed(text: str) -> bool:
     """Return whether a text is a single query, although DuckDB splits it into several statements.
 
     DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. In brackets after FROM, a

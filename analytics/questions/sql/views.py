@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from analytics.questions.pairings import PairingResult, load_job_results, load_results_by_run
+from analytics.questions.pairings import PairingResult, load_results_by_run, load_results_requested_by_jobs
 from analytics.statistics.sprt import estimate_strength
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import TABLE, PolicyCard
@@ -105,7 +105,7 @@ STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 RUN_ID_SQL = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
-def quote_literal(value: object) -> str:
+def quote_text_or_number(value: object) -> str:
     """Format a text or a number as an SQL literal, for statements that cannot have parameters."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
@@ -113,14 +113,14 @@ def quote_literal(value: object) -> str:
 MAX_COMPARED = 256  # runs with which DuckDB compares the name of every file before it opens one
 
 
-def run_condition_sql(runs: Iterable[str]) -> str:
-    """Return the condition that a row belongs to one of these runs, or ``true`` if ``runs`` is empty.
+def run_condition_sql(runs_else_all: Iterable[str]) -> str:
+    """Return the condition that a row belongs to one of these runs, or ``true`` if ``runs_else_all`` is empty.
 
     For a few runs, DuckDB compares their ids with the name of each file, so that other files stay closed. For many
     runs, the time of that comparison would grow with the square of their number (7 s for 3,000 runs). Many runs are
     therefore joined with the rows, which takes a tenth of that time.
     """
-    literals = [*map(quote_literal, runs)]
+    literals = [*map(quote_text_or_number, runs_else_all)]
     if not literals:
         return "true"
     literal_list = ", ".join(literals)
@@ -136,7 +136,7 @@ def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
 
     Each row has a column ``filename``, from which ``RUN_ID_SQL`` reads the run.
     """
-    path_list = ", ".join(quote_literal(str(path)) for path in paths)  # a view takes no parameters
+    path_list = ", ".join(quote_text_or_number(str(path)) for path in paths)  # a view takes no parameters
     rows = f"read_parquet([{path_list}], filename = true, hive_partitioning = false)"
     return f"FROM (FROM {rows} WHERE {condition})" if condition else f"FROM {rows}"
 
@@ -163,10 +163,10 @@ def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
     If ``record`` is the error of a damaged or lost record, DuckDB raises the error when a query reads these columns.
     """
     if isinstance(record, FailureError):
-        return dict.fromkeys(RECORD_COLUMNS, f"error({quote_literal(str(record))})")
+        return dict.fromkeys(RECORD_COLUMNS, f"error({quote_text_or_number(str(record))})")
     unit = _unit_sql(record.unit_line)
     return {
-        "rules": quote_literal(record.rules.name),
+        "rules": quote_text_or_number(record.rules.name),
         "opening_number": "NULL" if record.opening_seed is None else _PAIR_SQL,
         "game_number": f"{unit} * 2 + game_id % 2" if record.swapped else unit,
     }
@@ -189,22 +189,22 @@ def create_empty_view_sql(view: str) -> str:
     )
 
 
-def board_columns_sql(record: RunRecord, omitted_columns: Collection[str]) -> dict[str, str]:
+def board_columns_sql(record: RunRecord, failing_columns: Collection[str]) -> dict[str, str]:
     """Return the columns of ``boards`` that are computed from replayed numbers and a run's record, by name, in SQL.
 
-    A query that reads one of ``omitted_columns`` raises an error.
+    A query that reads one of ``failing_columns`` raises an error.
     """
-    labels, rules = f"[{', '.join(map(quote_literal, record.labels))}]", record.rules
+    labels, rules = f"[{', '.join(map(quote_text_or_number, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
     values = {
-        "rules": quote_literal(rules.name),
+        "rules": quote_text_or_number(rules.name),
         "giver": "NULL" if rules.mover_chooses else f"{labels}[giver]",
         "mover": f"{labels}[mover]",
         "safe_gifts": "NULL" if rules.mover_chooses else "safe_gifts",
         "lines": _bit_texts_sql("lines", lines),
         "attributes": _bit_texts_sql("attributes", ATTRIBUTE_VALUE_WORDS),
     }
-    return values | {name: f"error('{name} was not made')" for name in omitted_columns}
+    return values | {name: f"error('{name} was not made')" for name in failing_columns}
 
 
 def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
@@ -212,7 +212,7 @@ def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
 
     Bit i stands for ``texts[i]``.
     """
-    literals = ", ".join(map(quote_literal, texts))
+    literals = ", ".join(map(quote_text_or_number, texts))
     return f"CASE WHEN {column} <> 0 THEN list_filter([{literals}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
 
 
@@ -221,7 +221,9 @@ def create_label_macro_sql(stored_labels: Mapping[str, str]) -> str:
 
     The macro returns the stored form of a label, or the text itself if ``stored_labels`` has no stored form of it.
     """
-    pairs = ", ".join(f"{quote_literal(text)}: {quote_literal(label)}" for text, label in stored_labels.items())
+    pairs = ", ".join(
+        f"{quote_text_or_number(text)}: {quote_text_or_number(label)}" for text, label in stored_labels.items()
+    )
     expression = f"coalesce(MAP {{{pairs}}}[agent], agent)" if pairs else "agent"
     return f"CREATE OR REPLACE MACRO label(agent) AS {expression}"
 
@@ -232,7 +234,8 @@ def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
     ``queries_by_policy`` has the query that reads the table of each policy, by the policy's name.
     """
     pairs = ", ".join(
-        f"{quote_literal(name)}: {quote_literal(question)}" for name, question in queries_by_policy.items()
+        f"{quote_text_or_number(name)}: {quote_text_or_number(question)}"
+        for name, question in queries_by_policy.items()
     )
     return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{pairs}}}[name])"
 
@@ -247,7 +250,7 @@ def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
 
 def genome_table_sql(genes: Mapping[str, float]) -> str:
     """Return the query for a table of genes, with one row for each gene: its name and its value."""
-    rows = ", ".join(f"({quote_literal(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
+    rows = ", ".join(f"({quote_text_or_number(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
     return f"SELECT gene, value FROM (VALUES {rows}) AS genes (gene, value)"  # noqa: S608  (quoted)
 
 
@@ -275,7 +278,7 @@ def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
 
 def create_failing_view_sql(view: str, reason: str) -> str:
     """Return the statement that creates a view that raises an error with the text ``reason`` when it is read."""
-    error = f"error({quote_literal(reason)})"
+    error = f"error({quote_text_or_number(reason)})"
     # The error is in every column, too, because DuckDB decides a condition on a column that is always NULL without
     # reading a row.
     return _create_constant_view_sql(
@@ -295,7 +298,7 @@ def _select_list_sql(values: Mapping[str, str]) -> str:
     return ", ".join(f"{value} AS {name}" for name, value in values.items())
 
 
-def build_pairings_table(archive: ArchiveStore) -> pl.DataFrame:
+def build_agents_by_pairing_table(archive: ArchiveStore) -> pl.DataFrame:
     """Build the rows of the table ``_pairings``, one row for every pairing of every run.
 
     Raises ``FailureError`` for a damaged record.
@@ -396,7 +399,7 @@ def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
         "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
         "status": record.status,
         "rules": record.rules.name,
-        "agents": list(record.agents),
+        "agents": list(record.distinct_labels_in_table_order),
         "pairings": len(record.pairings),
         "seed": record.spec["seed"],
         "opening_plies": record.spec["opening_plies"],
@@ -415,7 +418,9 @@ def _build_result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row
     """Yield a row for each agent of a pairing and each seat in which that agent played."""
     agents = result.first, result.second
     for second, seat in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        losses, draws, wins = result.results_in_seat(seat ^ second)  # of the first agent, which then holds that seat
+        losses, draws, wins = result.losses_draws_wins_in_seat(
+            seat ^ second
+        )  # of the first agent, which then holds that seat
         counts = {"games": losses + draws + wins, "wins": wins, "draws": draws, "losses": losses}
         if second:
             counts |= {"wins": losses, "losses": wins}
@@ -518,9 +523,11 @@ _ROW_BUILDERS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
         for row in _build_result_rows(result, archive.load_run(run_id))
     ],
     "sweeps": lambda archive: [
-        row for played in load_job_results(archive, archive.load_sweep_jobs()) for row in _build_job_rows(*played)
+        row
+        for played in load_results_requested_by_jobs(archive, archive.load_sweep_jobs())
+        for row in _build_job_rows(*played)
     ],
-    "verdicts": lambda archive: [_build_verdict_row(verdict) for verdict in archive.load_verdicts()],
+    "verdicts": lambda archive: [_build_verdict_row(verdict) for verdict in archive.load_verdicts_unless_any_missing()],
     "agents": lambda archive: [row for record in archive.load_runs() for row in _build_agent_rows(record)],
     "policies": _build_policy_rows,
 }

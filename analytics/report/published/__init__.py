@@ -121,7 +121,7 @@ def read_implementations() -> dict[tuple[str, str], Implementation]:
     return {(row["player"], row["version"]): Implementation(**row) for row in _read_rows("players")}
 
 
-def find_implementation(player: str, version: str) -> Implementation | None:
+def find_implementation_or_last_version(player: str, version: str) -> Implementation | None:
     """Return our agents for a published player in this version of the study's program, or else in its last version.
 
     Return None if no agents are listed: then our agent has the player's label, and no difference between the study's

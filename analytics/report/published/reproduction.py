@@ -107,9 +107,9 @@ class Reproduction:
                 "published",
                 [f"{figure.win.text} ({_format_interval(estimate_published_rate(figure))})" for figure in figures],
             ),
-            "text": ResultColumn("ours by the text", [_format_rate(measured) for measured in texts]),
+            "text": ResultColumn("ours by the text", [_format_rate_and_interval(measured) for measured in texts]),
             "text_agrees": text_column("agrees", [_format_agreement(measured) for measured in texts]),
-            "code": ResultColumn("ours by the code", [_format_rate(measured) for measured in codes]),
+            "code": ResultColumn("ours by the code", [_format_rate_and_interval(measured) for measured in codes]),
             "code_agrees": text_column("agrees", [_format_agreement(measured) for measured in codes]),
             "draws": ResultColumn("draws published : ours", draws),
             "games": ResultColumn("games", [f"{measured.games:,}" if measured else NOT_AVAILABLE for measured in ours]),
@@ -139,7 +139,7 @@ def _format_interval(estimate: Estimate) -> str:
     return format_interval(estimate.low, estimate.high, format_percent_tenths)
 
 
-def _format_rate(measured_rate: MeasuredRate | None) -> str:
+def _format_rate_and_interval(measured_rate: MeasuredRate | None) -> str:
     """Format our rate and its interval in percent, or return ``NOT_AVAILABLE`` if it was not measured."""
     return (
         NOT_AVAILABLE
@@ -161,11 +161,11 @@ def render_markdown(reproduction: Reproduction, command_note: str) -> str:
         parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
     if reproduction.notes:
         listed = enumerate(reproduction.notes, 1)
-        parts += ["## Notes", "\n".join(f"{number}. {format_note(note)}" for number, note in listed)]
+        parts += ["## Notes", "\n".join(f"{number}. {format_certainty_and_note(note)}" for number, note in listed)]
     return "\n\n".join(parts) + "\n"
 
 
-def format_note(note: Note) -> str:
+def format_certainty_and_note(note: Note) -> str:
     """Format a note, with its certainty in front."""
     return f"{note.certainty.capitalize()}: {note.note}"
 
@@ -175,7 +175,7 @@ AGREEMENT_MARGIN = 0.03  # rates that differ by at most this agree, even if thei
 
 def count_results_in_seat(tally: Tally, seat: str) -> ResultCounts:
     """Count the losses, draws and wins of a tally's first agent in ``seat``, which is a key of ``published.SEATS``."""
-    results = (tally.results(number) for number in SEATS[seat])
+    results = (tally.losses_draws_wins_in_game(number) for number in SEATS[seat])
     losses, draws, wins = (sum(counts) for counts in zip(*results, strict=True))
     return losses, draws, wins
 
@@ -231,7 +231,7 @@ def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[st
             }
             for study, comparisons in reproduction.comparisons_by_study
         ],
-        notes=[format_note(note) for note in reproduction.notes],
+        notes=[format_certainty_and_note(note) for note in reproduction.notes],
     )
 
 
@@ -239,17 +239,17 @@ def _build_study_table(reproduction: Reproduction, study: Study, comparisons: Se
     """Build the table of a study; the labels of our agents appear as hints when the pointer rests on our rates."""
     columns = reproduction.build_columns(comparisons)
     cells = {
-        "text": _build_cells(columns, "text", hints=[_format_agent_labels(rate.text) for rate in comparisons]),
-        "code": _build_cells(columns, "code", hints=[_format_agent_labels(rate.code) for rate in comparisons]),
-        "text_agrees": _build_cells(columns, "text_agrees"),
-        "code_agrees": _build_cells(columns, "code_agrees"),
+        "text": _build_tinted_cells(columns, "text", hints=[_format_agent_labels(rate.text) for rate in comparisons]),
+        "code": _build_tinted_cells(columns, "code", hints=[_format_agent_labels(rate.code) for rate in comparisons]),
+        "text_agrees": _build_tinted_cells(columns, "text_agrees"),
+        "code_agrees": _build_tinted_cells(columns, "code_agrees"),
         "note": [Cell("", notes=tuple(reproduction.list_note_numbers(rate))) for rate in comparisons],
     }
     visible_columns = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
     return Table(f"Study {study.study}: games won, in %", visible_columns)
 
 
-def _build_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
+def _build_tinted_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
     """Build the cells of the column with this name, with hints; cells that say "yes" or "no" are tinted."""
     texts = columns[name].texts if name in columns else ()
     return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]

@@ -101,10 +101,12 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
     """Build a figure for each agent that reported values, with the means by ply."""
-    return agent_figures(data, "evaluations", frame.filter(pl.col("reported") > 0), _build_chart)
+    return agent_figures(
+        data, "evaluations", frame.filter(pl.col("reported") > 0), _build_expected_and_exact_values_chart
+    )
 
 
-def _build_chart(rows: pl.DataFrame, colour: str) -> Spec:
+def _build_expected_and_exact_values_chart(rows: pl.DataFrame, colour: str) -> Spec:
     """Build the chart of an agent's expected values, as a solid line, and exact values, as a dashed line, by ply."""
     height = {
         "title": "value",

@@ -36,9 +36,9 @@ class LearningCurve(NamedTuple):
     rows: pl.DataFrame  # in the form of ``analytics.report.style.render_curve_svg``
 
 
-def build_learning_section(data: ReportData) -> Result:
+def build_section_on_trained_policies(data: ReportData) -> Result:
     """Build the section with the learning curves of the policies that learned in these runs."""
-    all_curves = load_newest_curves(data)
+    all_curves = load_training_curves(data)
     if not all_curves:
         return Result(missing="no policy was learned in these runs")
     curves = all_curves[-MAX_POLICIES:]
@@ -53,12 +53,12 @@ def build_learning_section(data: ReportData) -> Result:
     return Result(
         note,
         figures=assign_figure_ids("learning", figures),
-        numbers=_build_numbers_table(curves),
+        numbers=_build_thinned_values_table(curves),
         frame=learning_frame(all_curves),
     )
 
 
-def _build_numbers_table(curves: list[LearningCurve]) -> Table:
+def _build_thinned_values_table(curves: list[LearningCurve]) -> Table:
     """Build the table of the values of curves; if there are too many, it has only every second, third, ... step."""
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
@@ -85,7 +85,7 @@ def build_learning_figure(curve: LearningCurve) -> Figure:
     return Figure(f"{card.name}, {learned['trainer']}", style.build_curve_chart(curve.rows, *size), note=note)
 
 
-def select_policy_cards(data: ReportData) -> list[PolicyCard]:
+def select_policies_trained_in_runs(data: ReportData) -> list[PolicyCard]:
     """Select the cards of policies that learned in one of the chosen runs and have a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
@@ -97,13 +97,16 @@ def select_policy_cards(data: ReportData) -> list[PolicyCard]:
     ]
 
 
-def load_newest_curves(data: ReportData) -> list[LearningCurve]:
-    """Load the learning curve, over the whole training, of each card from ``select_policy_cards``, oldest first.
+def load_training_curves(data: ReportData) -> list[LearningCurve]:
+    """Load the whole learning curve of each card from ``select_policies_trained_in_runs``, oldest first.
 
     Raises ``FailureError`` for a damaged card, and ``RequestError`` for a damaged curve.
     """
     archive = data.opened.archive
-    return [LearningCurve(card, policy_store.read_table(archive, card, "curve")) for card in select_policy_cards(data)]
+    return [
+        LearningCurve(card, policy_store.read_table(archive, card, "curve"))
+        for card in select_policies_trained_in_runs(data)
+    ]
 
 
 def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
@@ -116,7 +119,7 @@ def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
     """
     frames = [pl.DataFrame(schema=CURVES)]
     for card, curve in curves:
-        rows = _pivot_passes(curve) if "pass" in curve.columns else curve
+        rows = _pivot_passes_to_generations(curve) if "pass" in curve.columns else curve
         by_games = "win_rate" in rows.columns
         step = pl.col("first_game") + pl.col("games") if by_games else pl.col("generation")
         lines = [name for name, kind in rows.schema.items() if kind == pl.Float64]
@@ -140,7 +143,7 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
     return missing, missing
 
 
-def _pivot_passes(rows: pl.DataFrame) -> pl.DataFrame:
+def _pivot_passes_to_generations(rows: pl.DataFrame) -> pl.DataFrame:
     """Convert a curve by passes to the form of a curve by generations.
 
     The result has a column for each combination of an error and a number of pieces.

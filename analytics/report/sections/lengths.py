@@ -31,7 +31,7 @@ ENOUGH_GAMES = 100  # games that an agent needs for its bars to set the common s
 
 def build_lengths_section(data: ReportData) -> Result:
     """Build the section about the lengths of the games of each agent."""
-    all_lengths = lengths_frame(data)
+    all_lengths = lengths_by_rules_and_agent_frame(data)
     frame = data.select_rows_of_shown_agents(all_lengths)
     if frame.is_empty():
         return Result(missing="all games were forfeited")
@@ -71,7 +71,7 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
-def _describe_mean_length(rows: pl.DataFrame) -> str:
+def _describe_count_and_mean_length(rows: pl.DataFrame) -> str:
     """Describe the number and the mean length of games and, if it is known, the mean length under random play."""
     sums = rows.select(games=pl.col("games").sum(), plies=pl.col("games").dot("plies"))
     games, plies = map(int, sums.row(0))
@@ -81,7 +81,7 @@ def _describe_mean_length(rows: pl.DataFrame) -> str:
     return f"{text} (random {format_plies(float((rows['plies'] * rows['random']).sum()))})"
 
 
-def lengths_frame(data: ReportData) -> pl.DataFrame:
+def lengths_by_rules_and_agent_frame(data: ReportData) -> pl.DataFrame:
     """Return a row for each rule set, agent and length of games; forfeited games are left out.
 
     Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
@@ -92,9 +92,9 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
     counts_by_seat = (
         data.run_named_query("lengths")
         .filter(~pl.col("forfeited"))
-        .join(data.agents_by_seat_frame(), on=("run_id", "pairing", "game"))
+        .join(data.seat_assignments_frame(), on=("run_id", "pairing", "game"))
     )
-    frames_by_seat = [_select_seat_games(counts_by_seat, seat) for seat in (0, 1)]
+    frames_by_seat = [_count_results_of_seat(counts_by_seat, seat) for seat in (0, 1)]
     counted = (
         data.select_rows_of_requested_agents(pl.concat(frames_by_seat))
         .group_by("rules", "agent", "plies")
@@ -119,7 +119,7 @@ def lengths_frame(data: ReportData) -> pl.DataFrame:
     ).cast(dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()))
 
 
-def _select_seat_games(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
+def _count_results_of_seat(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
     """Return the counts of games as won, drawn and lost by the agent in ``seat``.
 
     Games of an agent against itself count only for seat 0.
@@ -158,7 +158,7 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
         Figure(
             f"{agent}, {rules}" if has_several_rules else f"{agent}",
             _build_chart(rows, max(shares)),
-            note=_describe_mean_length(rows),
+            note=_describe_count_and_mean_length(rows),
             colour=data.find_colour_number(str(agent)),
         )
         for (rules, agent), rows in frame.group_by("rules", "agent", maintain_order=True)

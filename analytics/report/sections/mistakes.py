@@ -11,14 +11,14 @@ from analytics.questions.columns import (
     VALUE_NAMES,
     ResultColumn,
     Table,
-    format_game_name,
+    format_short_game_name,
     number_column,
     regret_and_blunder_columns,
     text_column,
 )
 from analytics.questions.mistakes import Mistake, find_worst_mistakes, summarise_decisions
-from analytics.questions.selection import describe_repeated_games
-from analytics.questions.sql.views import quote_literal
+from analytics.questions.selection import describe_pairings_of_identical_games
+from analytics.questions.sql.views import quote_text_or_number
 from analytics.report import style
 from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
@@ -75,9 +75,12 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
         return section
     condition = data.selection.condition
     if data.agent is not None:
-        condition = f"({condition}) AND agent = {quote_literal(data.agent)}"
+        condition = f"({condition}) AND agent = {quote_text_or_number(data.agent)}"
     worst = find_worst_mistakes(data.opened, condition, max_positions) if max_positions else []
-    warnings: list[str | Advice] = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
+    warnings: list[str | Advice] = [
+        *data.agent_names.notes,
+        *describe_pairings_of_identical_games(data.opened, data.records),
+    ]
     if len(data.rules) > 1:
         text = f"these are decisions under different rules, {', '.join(data.rules)}"
         warnings.append(Advice(text, "--rules NAME chooses one", "rules=NAME chooses one"))
@@ -89,7 +92,7 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
 def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
     """Build the table of the positions with the most regret, one row for each mistake."""
     columns = [
-        text_column("position", [mistake.text for mistake in mistakes]),
+        text_column("position", [mistake.position_text for mistake in mistakes]),
         text_column("decision", [mistake.kind for mistake in mistakes]),
         ResultColumn("regret", [f"{mistake.regret}" for mistake in mistakes]),
         text_column("value", [VALUE_NAMES[mistake.value] for mistake in mistakes]),
@@ -98,7 +101,7 @@ def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:
             [f"{'?' if mistake.saving is None else mistake.saving} of {mistake.choices}" for mistake in mistakes],
         ),
         number_column("missed", [mistake.missed for mistake in mistakes]),
-        text_column("game", [format_game_name(mistake.run_id, mistake.game_id) for mistake in mistakes]),
+        text_column("game", [format_short_game_name(mistake.run_id, mistake.game_id) for mistake in mistakes]),
         number_column("ply", [mistake.ply for mistake in mistakes]),
     ]
     return Table("Worst mistakes, positions up to symmetry", columns, legend=WORST_LEGEND)

@@ -91,7 +91,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
         interval_column(frame["low"], frame["high"]),
     ]
     figures, numbers = (
-        assign_figure_ids(kind.column, _build_figures(frame, kind, data)),
+        assign_figure_ids(kind.column, _build_figures_of_all_and_each(frame, kind, data)),
         Table(f"First {kind.noun}s", columns),
     )
     return Result(note + first, figures=figures, numbers=numbers, frame=all_choices)
@@ -118,7 +118,7 @@ def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
     ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64); ``score`` (1 won, 1/2
     drawn, 0 lost) with the 95 % interval ``low`` to ``high``, as in ``mean_score`` (Float64).
     """
-    players = data.agents_by_seat_frame()
+    players = data.seat_assignments_frame()
     imposed = [record.spec["opening_plies"] for record in data.records.values()]
     counts = data.run_named_query(kind.query_name, range(min(imposed), max(imposed) + PLIES)).join(
         players, on=("run_id", "pairing", "game")
@@ -145,10 +145,10 @@ def openings_frame(data: ReportData, kind: DecisionKind) -> pl.DataFrame:
         .cast(dict.fromkeys(("ply", kind.column, "games", "wins", "draws", "losses"), pl.Int64()))
         .sort("rules", "agent", "ply", kind.column)
     )
-    return _add_shares_and_scores(data.sort_by_rank(counted, "rules"))
+    return _add_shares_scores_and_intervals(data.sort_by_rank(counted, "rules"))
 
 
-def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
+def _add_shares_scores_and_intervals(counts: pl.DataFrame) -> pl.DataFrame:
     """Add the columns ``share``, ``score``, ``low`` and ``high`` of ``openings_frame``."""
     mean = (pl.col("wins") - pl.col("losses")) / pl.col("games")
     spread = ((pl.col("wins") + pl.col("losses")) / pl.col("games") - mean**2).clip(0)
@@ -165,7 +165,7 @@ def _add_shares_and_scores(counts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
+def _build_figures_of_all_and_each(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
     """Build figures of two 4 x 4 boards: one for each of the first plies of all agents, and one for each agent.
 
     The figure of an agent is about the agent's first free ply.
@@ -181,14 +181,14 @@ def _build_figures(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) ->
             subject = f"all agents, {kind.noun} of ply {ply}" if agent == ALL_AGENTS else agent_title
             title = f"{subject}, {rules}" if has_several_rules else subject
             colour = None if agent == ALL_AGENTS else data.find_colour_number(str(agent))
-            figures.append(Figure(title, _render_boards(rows, kind, reach), colour=colour))
+            figures.append(Figure(title, _render_share_and_score_boards(rows, kind, reach), colour=colour))
     return figures
 
 
-def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float) -> SvgPicture:
+def _render_share_and_score_boards(rows: pl.DataFrame, kind: DecisionKind, max_score_deviation: float) -> SvgPicture:
     """Render two boards side by side: the shares of the cells or pieces that were chosen, and the scores.
 
-    The colour of a score depends on 2 score - 1, whose absolute value ``max_deviation`` has the full colour.
+    The colour of a score depends on 2 score - 1, whose absolute value ``max_score_deviation`` has the full colour.
     """
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))
@@ -201,7 +201,7 @@ def _render_boards(rows: pl.DataFrame, kind: DecisionKind, max_deviation: float)
         shapes.append(
             _render_tile(kind, choice, 0, format_percent_tenths(share) if choice_row else "0", share / max_share)
         )
-        deviation = 0.0 if score is None else (2 * score - 1) / max_deviation
+        deviation = 0.0 if score is None else (2 * score - 1) / max_score_deviation
         shapes.append(
             _render_tile(kind, choice, right, "" if score is None else format_percent_tenths(score), deviation)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analytics.questions.columns import Cell, ResultColumn, Table, number_column, text_column
-from analytics.questions.selection import describe_repeated_games
+from analytics.questions.selection import describe_pairings_of_identical_games
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.store.records import RunRecord
@@ -25,12 +25,12 @@ def build_runs_section(data: ReportData) -> Result:
         number_column("seed", [record.spec["seed"] for record, _ in rows], str),
         number_column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
         text_column("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
-        text_column("agents", [", ".join(record.agents) for record, _ in rows]),
-        _code_column("code", [_format_code_version(record) for record, _ in rows]),
+        text_column("agents", [", ".join(record.distinct_labels_in_table_order) for record, _ in rows]),
+        _code_column("code", [_format_code_version_and_fingerprint(record) for record, _ in rows]),
         _code_column("command", [record.command for record, _ in rows]),
     ]
     oldest = [f"The oldest {MAX_RUNS} of {len(records)} runs."] if len(records) > MAX_RUNS else []
-    notes = [*data.agent_names.notes, *describe_repeated_games(data.opened, data.records)]
+    notes = [*data.agent_names.notes, *describe_pairings_of_identical_games(data.opened, data.records)]
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in notes)])
     table = Table("Runs of the chosen games", columns)
     return Result(note, table, numbers=_build_parameters_table([record for record, _ in rows]))
@@ -40,7 +40,7 @@ def _code_column(heading: str, texts: Iterable[str]) -> ResultColumn:
     return text_column(heading, [Cell(text, code=True) for text in texts])
 
 
-def _format_code_version(record: RunRecord) -> str:
+def _format_code_version_and_fingerprint(record: RunRecord) -> str:
     """Format the version and the fingerprint of the code that played a run."""
     parts = (str(record.code.get(name, "")) for name in ("version", "fingerprint"))
     return " ".join(filter(None, parts))

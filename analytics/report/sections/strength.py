@@ -17,12 +17,12 @@ from analytics.questions.columns import (
     format_percent_tenths,
     format_signed,
     number_column,
+    numbered_agent_columns,
     pairing_columns,
-    rank_and_agent_columns,
     rating_columns_without_agents,
-    score_by_opponent_columns,
+    score_against_top_opponents_columns,
     standing_columns_without_agents,
-    superiority_columns,
+    superiority_over_top_agents_columns,
     text_column,
 )
 from analytics.questions.pairings import Crosstable, build_crosstable, pairings_frame
@@ -54,7 +54,7 @@ def build_crosstable_section(data: ReportData) -> Result:
     agents, totals, opponent_columns = (
         frame["agent"],
         standing_columns_without_agents(frame),
-        score_by_opponent_columns(frame),
+        score_against_top_opponents_columns(frame),
     )
     tinted_columns = [
         ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
@@ -73,7 +73,7 @@ def build_crosstable_section(data: ReportData) -> Result:
     )
     results = [
         result
-        for result in data.results
+        for result in data.results_summed_over_runs
         if {result.first, result.second} <= {*agents} and result.first != result.second
     ]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(results)))
@@ -82,15 +82,19 @@ def build_crosstable_section(data: ReportData) -> Result:
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
     """Build the crosstable of the agents that are shown, best first; other agents count only as opponents."""
-    ranked = build_crosstable(data.results, data.shared_openings).standings
-    return Crosstable(tuple(standing for standing in ranked if standing.agent in data.agents and standing.games))
+    ranked = build_crosstable(data.results_summed_over_runs, data.shared_openings).standings
+    return Crosstable(tuple(standing for standing in ranked if standing.agent in data.shown_agents and standing.games))
 
 
 def _describe_variance_unit(data: ReportData) -> str:
     """Describe what the crosstable's intervals treat as one independent unit (openings, pairs or games), and why."""
     if data.shared_openings is not None:
         return "openings, since pairings of one seed share them"
-    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in data.results) else "games"
+    return (
+        "pairs, since games of a pair share an opening"
+        if any(r.by_pairs for r in data.results_summed_over_runs)
+        else "games"
+    )
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
@@ -114,13 +118,13 @@ def build_ratings_section(data: ReportData) -> Result:
         fit = data.rate_agents()
     except RequestError as error:
         return Result(missing=str(error))
-    frame = ratings_frame(fit, data.agents)
+    frame = ratings_frame(fit, data.shown_agents)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
     columns = [number_column("rank", frame["rank"]), *rating_columns_without_agents(frame), above]
     table = agent_table(data, "Ratings in Elo", frame, columns)
     mover_chooses = any(record.rules.mover_chooses for record in data.records.values())
     centred_agents = "each group" if fit.group_count > 1 else "all agents"
-    if not all(rating.bounded for rating in fit.ratings):
+    if not all(rating.has_finite_elo for rating in fit.ratings):
         centred_agents += ", as far as their ratings have a bound,"
     resampled_units = "openings" if data.shared_openings else "pairs"
     note = (
@@ -130,7 +134,7 @@ def build_ratings_section(data: ReportData) -> Result:
     )
     numbers = Table(
         "Probability of being above the other, in %",
-        [*rank_and_agent_columns([*frame["agent"]])[::-1], *_number_superiority_columns(fit, frame)],
+        [*numbered_agent_columns([*frame["agent"]])[::-1], *_number_superiority_columns(fit, frame)],
     )
     chart = build_ratings_chart(frame, data.find_colour_number)
     figure = Figure("Ratings with their 95 % intervals", chart, f"ratings-{data.rules[0]}-0-")
@@ -140,7 +144,10 @@ def build_ratings_section(data: ReportData) -> Result:
 def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
     """Build the columns of superiority over the agents in ``frame``, with row numbers as headings."""
     ratings = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
-    return [column._replace(heading=f"> {number}") for number, column in enumerate(superiority_columns(ratings), 1)]
+    return [
+        column._replace(heading=f"> {number}")
+        for number, column in enumerate(superiority_over_top_agents_columns(ratings), 1)
+    ]
 
 
 def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.DataFrame:
@@ -171,7 +178,9 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
         _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[find_colour(row["agent"])][0]}
-        for index, (row, lines) in enumerate(zip(_clip_infinite_ends(frame).to_dicts(), labels, strict=True))
+        for index, (row, lines) in enumerate(
+            zip(_clip_ends_and_drop_unbounded_ratings(frame).to_dicts(), labels, strict=True)
+        )
     ]
     height = step * len(rows)
     below, above = (
@@ -197,7 +206,7 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
     }
 
 
-def _clip_infinite_ends(frame: pl.DataFrame) -> pl.DataFrame:
+def _clip_ends_and_drop_unbounded_ratings(frame: pl.DataFrame) -> pl.DataFrame:
     """Replace unbounded ratings with null, and clip each infinite end of an interval to the outermost finite value."""
     names = ("elo", "low", "high")
     values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]

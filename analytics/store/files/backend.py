@@ -56,7 +56,7 @@ class ObjectUrl(PurePosixPath):
         return "/".join(self.parts[2:])
 
 
-def expand_home(path: str | PurePath) -> Path:
+def expand_home_if_known(path: str | PurePath) -> Path:
     """Return the path with ``~`` or ``~NAME`` replaced by that user's home folder.
 
     The path is returned unchanged if there is no such user. Shells expand ``~`` too, but neither after ``=`` nor in
@@ -65,7 +65,9 @@ def expand_home(path: str | PurePath) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111  (``Path.expanduser`` raises if there is no such user)
 
 
-DEFAULT_ARCHIVE: PurePath = expand_home(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
+DEFAULT_ARCHIVE: PurePath = expand_home_if_known(
+    os.environ.get("QARENA_ARCHIVE", "data/archive")
+)  # where no other is named
 
 
 def parse_location(text: str | PurePath) -> PurePath:
@@ -79,7 +81,7 @@ def parse_location(text: str | PurePath) -> PurePath:
         raise RequestError("an archive needs a name: --archive DIR")
     match = _URL.fullmatch(str(text))
     if not match or not (match[1] in SCHEMES or "://" in str(text)):
-        return expand_home(text)
+        return expand_home_if_known(text)
     scheme, rest = match[1], match[2]
     if scheme not in SCHEMES:
         raise RequestError(f"{text}: {scheme}:// is not a kind of archive: name a folder, or s3://, gs:// or az://")
@@ -112,10 +114,10 @@ def format_archive_option(root: PurePath) -> str:
         " --archive 'my games'"
 
     """
-    return "" if root == DEFAULT_ARCHIVE else f" --archive {_quote_path(root)}"
+    return "" if root == DEFAULT_ARCHIVE else f" --archive {_quote_path_for_shell(root)}"
 
 
-def _quote_path(path: PurePath) -> str:
+def _quote_path_for_shell(path: PurePath) -> str:
     r"""Quote a path for a shell, with bytes outside UTF-8 as ``$'\xef'``, because terminals cannot show them."""
     text = str(path)
     if text.isprintable():
@@ -304,7 +306,7 @@ class Backend(ABC):
     # An archive as a whole.
 
     @abstractmethod
-    def can_write(self, folder: PurePath) -> bool:
+    def can_write_as_far_as_known(self, folder: PurePath) -> bool:
         """Return whether files can be added to an existing folder, as far as that is known in advance."""
 
     @abstractmethod
@@ -312,7 +314,7 @@ class Backend(ABC):
         """Build the error for an archive that this user may not write to; ``error`` is the cause."""
 
     @abstractmethod
-    def identity(self, root: PurePath) -> bytes:
+    def encode_absolute_location(self, root: PurePath) -> bytes:
         """Return bytes that identify the location ``root`` and do not depend on the working folder."""
 
     def check_conditional_writes(self, root: PurePath) -> None:
@@ -359,7 +361,7 @@ class StoreOptions:
     patience: float  # seconds
 
     @staticmethod
-    def from_environment(scheme: str) -> StoreOptions:
+    def from_environment_without_credentials(scheme: str) -> StoreOptions:
         """Read the options for a URL scheme from environment variables.
 
         Raises ``RequestError`` if a number is malformed or an endpoint is not encrypted.
@@ -422,7 +424,7 @@ def _read_seconds(name: str, default: float) -> float:
 MASK, MIN_SECRET_CHARACTERS = "***", 4  # a shorter password alone may be a part of any word
 
 
-def hide_credentials(text: str) -> str:
+def hide_endpoint_credentials(text: str) -> str:
     """Return a text, such as a traceback, with the users and passwords of the environment's endpoints masked."""
     for name in {name for names in ENDPOINT_VARIABLES.values() for name in names}:
         with suppress(ValueError):  # it is no URL

@@ -114,7 +114,7 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
 # locks is used without them. Each function that takes a lock says what is then lost.
 
 
-def _lock_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
+def _lock_or_close_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file and return True; if the lock is taken, close the file and return False.
 
     False is possible only if ``operation`` does not wait. On a file system without locks, the result is True. If
@@ -139,7 +139,7 @@ def try_lock(path: Path) -> int | None:
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        if not _lock_descriptor(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if not _lock_or_close_descriptor(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             return None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
@@ -148,13 +148,13 @@ def try_lock(path: Path) -> int | None:
 
 
 @contextmanager
-def _lock_file(path: Path) -> Iterator[None]:
+def _lock_existing_file(path: Path) -> Iterator[None]:
     """Lock an existing file inside the context, which one thread or process enters at a time. Raises ``OSError``."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
     except PermissionError:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    _lock_descriptor(descriptor)
+    _lock_or_close_descriptor(descriptor)
     try:
         yield
     finally:
@@ -183,7 +183,7 @@ class LocalBackend(Backend):
     def __init__(self, root: PurePath | None = None) -> None:
         self._root = root
 
-    def _find_status(self, path: PurePath) -> os.stat_result | None:
+    def _check_regular_and_find_status(self, path: PurePath) -> os.stat_result | None:
         """Return the status of a file or folder, or None if nothing is there.
 
         Raises ``IrregularFileError`` if the path, or a folder below the root that leads to it, is any other kind of
@@ -191,7 +191,7 @@ class LocalBackend(Backend):
         """
         status = None
         try:
-            for name in self._list_path_steps(path):
+            for name in self._list_ancestors_and_path(path):
                 status = os.lstat(name) if self._root else os.stat(name)  # noqa: PTH116  (a pure path has no stat)
                 if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                     raise IrregularFileError(name, status.st_mode)
@@ -199,7 +199,7 @@ class LocalBackend(Backend):
             return None
         return status
 
-    def _list_path_steps(self, path: PurePath) -> Iterator[str]:
+    def _list_ancestors_and_path(self, path: PurePath) -> Iterator[str]:
         """Yield the folders below the root that lead to a path, then the path itself.
 
         Without a root, yield only the path. Raises ``ValueError`` if the path is not in the root.
@@ -223,7 +223,7 @@ class LocalBackend(Backend):
 
     def _is_folder(self, path: PurePath) -> bool:
         """Return whether a path is a folder. Raises ``IrregularFileError`` if it is neither a folder nor a file."""
-        status = self._find_status(path)
+        status = self._check_regular_and_find_status(path)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def read(self, path: PurePath) -> bytes:
@@ -232,7 +232,7 @@ class LocalBackend(Backend):
             return file.read()
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
-        self._find_status(path)
+        self._check_regular_and_find_status(path)
         # Opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if self._root else 0))
         mode = os.fstat(descriptor).st_mode
@@ -243,7 +243,7 @@ class LocalBackend(Backend):
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            status = self._find_status(path)
+            status = self._check_regular_and_find_status(path)
         except IrregularFileError:
             return None
         return _status_from_stat(status) if status and stat.S_ISREG(status.st_mode) else None
@@ -294,7 +294,7 @@ class LocalBackend(Backend):
                             yield Path(entry.path), entry.stat(follow_symlinks=False)
 
     def create(self, path: PurePath, content: bytes) -> bool:
-        self._find_status(path)
+        self._check_regular_and_find_status(path)
         create_folder(Path(path.parent))
         with _write_temporary(Path(path), content) as temporary:
             try:
@@ -307,19 +307,19 @@ class LocalBackend(Backend):
         return True
 
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
-        self._find_status(path)
+        self._check_regular_and_find_status(path)
         replace_file(Path(path), content)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
-        self._find_status(guard)
-        with _lock_file(Path(guard)):
+        self._check_regular_and_find_status(guard)
+        with _lock_existing_file(Path(guard)):
             content = change(self.read(path) if self.status(path) else None)
             if content is not None:
                 self.replace(path, content)
 
     @contextmanager
     def lock(self, path: PurePath) -> Iterator[bool]:
-        self._find_status(path)
+        self._check_regular_and_find_status(path)
         create_folder(Path(path.parent))
         descriptor = try_lock(Path(path))
         try:
@@ -330,7 +330,7 @@ class LocalBackend(Backend):
                 os.close(descriptor)
 
     def remove(self, path: PurePath) -> None:
-        self._find_status(path)
+        self._check_regular_and_find_status(path)
         Path(path).unlink(missing_ok=True)
 
     def remove_empty_folders(self, folder: PurePath) -> None:
@@ -352,7 +352,7 @@ class LocalBackend(Backend):
         finally:
             probe.unlink(missing_ok=True)
 
-    def can_write(self, folder: PurePath) -> bool:
+    def can_write_as_far_as_known(self, folder: PurePath) -> bool:
         return os.access(folder, os.W_OK | os.X_OK)
 
     def not_writable_error(self, root: PurePath, error: OSError) -> RequestError:
@@ -366,7 +366,7 @@ class LocalBackend(Backend):
             "another archive.root"
         )
 
-    def identity(self, root: PurePath) -> bytes:
+    def encode_absolute_location(self, root: PurePath) -> bytes:
         return os.fsencode(Path(root).resolve())
 
     def absolute(self, path: PurePath) -> Path:
@@ -396,7 +396,9 @@ def find_backend(location: PurePath) -> Backend:
     """
     if not isinstance(location, ObjectUrl):
         return _local_backend(location)
-    return _find_object_backend(location.scheme, location.bucket, StoreOptions.from_environment(location.scheme))
+    return _find_object_backend(
+        location.scheme, location.bucket, StoreOptions.from_environment_without_credentials(location.scheme)
+    )
 
 
 _local_backend = cache(LocalBackend)
@@ -409,7 +411,7 @@ def _find_object_backend(scheme: str, bucket: str, settings: StoreOptions) -> Ba
     return ObjectBackend(scheme, bucket, settings)
 
 
-def build_filesystem(backend: Backend) -> Any:
+def build_filesystem_unless_local(backend: Backend) -> Any:
     """Build the fsspec filesystem through which DuckDB reads a backend's files.
 
     Returns None if DuckDB can read the files itself.
@@ -431,4 +433,4 @@ def find_listing_backend(root: PurePath) -> Backend:
         return _local_backend(root)
     from analytics.store.files.object_storage import ListingBackend
 
-    return ListingBackend(root, StoreOptions.from_environment(root.scheme))
+    return ListingBackend(root, StoreOptions.from_environment_without_credentials(root.scheme))

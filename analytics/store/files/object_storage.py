@@ -184,7 +184,7 @@ class ObjectBackend(Backend):
 
     # Reading.
 
-    def _request(self, path: PurePath, send: Callable[[Any], T]) -> T:
+    def _request_with_retries(self, path: PurePath, send: Callable[[Any], T]) -> T:
         """Send a request that changes nothing and return its answer.
 
         If only a part of the answer arrives, the request is repeated, because obstore does not do that itself.
@@ -200,7 +200,7 @@ class ObjectBackend(Backend):
                 time.sleep(pause)
         raise AssertionError
 
-    def _read_version(self, path: PurePath) -> _ObjectVersion:
+    def _read_content_and_write_condition(self, path: PurePath) -> _ObjectVersion:
         def get(store: Any) -> _ObjectVersion:
             response = obstore.get(store, _object_key(path))
             meta = response.meta
@@ -208,14 +208,14 @@ class ObjectBackend(Backend):
             condition = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
             return _ObjectVersion(bytes(response.bytes()), condition)
 
-        return self._request(path, get)
+        return self._request_with_retries(path, get)
 
     def read(self, path: PurePath) -> bytes:
-        return self._read_version(path).content
+        return self._read_content_and_write_condition(path).content
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
         """Return the bytes of an object from ``start`` up to but not including ``end``."""
-        return self._request(
+        return self._request_with_retries(
             path, lambda store: bytes(obstore.get_range(store, _object_key(path), start=start, end=end))
         )
 
@@ -224,27 +224,33 @@ class ObjectBackend(Backend):
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            return self._request(path, lambda store: _status_from_metadata(obstore.head(store, _object_key(path))))
+            return self._request_with_retries(
+                path, lambda store: _status_from_metadata(obstore.head(store, _object_key(path)))
+            )
         except FileNotFoundError:
             return None
 
     def _request_listing(self, folder: PurePath, list_method: Callable[[Any, str | None], Any]) -> Any:
-        return self._request(folder, lambda store: list_method(store, _object_key(folder) or None))
+        return self._request_with_retries(folder, lambda store: list_method(store, _object_key(folder) or None))
 
     def list_names(self, folder: PurePath) -> list[str]:
         listing = self._request_listing(folder, obstore.list_with_delimiter)
         return [
             url.name
-            for url in self._keys_to_urls(
+            for url in self._select_valid_keys_as_urls(
                 [*listing["common_prefixes"], *(entry["path"] for entry in listing["objects"])]
             )
         ]
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         listing = self._request_listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
-        return {url: _status_from_metadata(entry) for entry in listing for url in self._keys_to_urls([entry["path"]])}
+        return {
+            url: _status_from_metadata(entry)
+            for entry in listing
+            for url in self._select_valid_keys_as_urls([entry["path"]])
+        }
 
-    def _keys_to_urls(self, keys: Any) -> Iterator[ObjectUrl]:
+    def _select_valid_keys_as_urls(self, keys: Any) -> Iterator[ObjectUrl]:
         """Yield the URLs of keys, except keys that no archive uses, such as ``a//b``."""
         for key in keys:
             url = self.bucket / key
@@ -267,7 +273,7 @@ class ObjectBackend(Backend):
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
                 with self._use_store(path) as store:
-                    self._put(store, path, content, condition, options)
+                    self._put_with_condition_if_supported(store, path, content, condition, options)
             except (FileExistsError, ConnectionError):
                 there = self._read_mark(path)
                 if there is not None:
@@ -279,7 +285,7 @@ class ObjectBackend(Backend):
                 return True
         raise AssertionError
 
-    def _put(
+    def _put_with_condition_if_supported(
         self, store: Any, path: PurePath, content: bytes | bytearray | memoryview, condition: Any, options: Any
     ) -> None:
         try:
@@ -311,7 +317,7 @@ class ObjectBackend(Backend):
         del guard  # a condition takes the place of a lock
         for attempt, pause in enumerate(generate_pauses(), 1):
             try:
-                stored = self._read_version(path)
+                stored = self._read_content_and_write_condition(path)
             except FileNotFoundError:
                 stored = None
             content = change(stored and stored.content)
@@ -353,7 +359,7 @@ class ObjectBackend(Backend):
 
     # An archive as a whole.
 
-    def can_write(self, folder: PurePath) -> bool:
+    def can_write_as_far_as_known(self, folder: PurePath) -> bool:
         del folder  # only an attempt can tell
         return True
 
@@ -370,7 +376,7 @@ class ObjectBackend(Backend):
         if not kept:
             raise OSError("the store ignores 'If-None-Match: *', so two writers could overwrite each other's records")
 
-    def identity(self, root: PurePath) -> bytes:
+    def encode_absolute_location(self, root: PurePath) -> bytes:
         return f"{self.settings.endpoint} {root}".encode()
 
     # Other readers.

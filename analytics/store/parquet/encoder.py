@@ -42,8 +42,8 @@ from analytics.store.parquet.packing import (
     PLAIN,
     RLE_DICTIONARY,
     ColumnFacts,
-    pack_ascending,
-    pack_small,
+    pack_int8_or_int32,
+    pack_int64_as_deltas,
 )
 
 CREATED_BY = b"quarto-arena"
@@ -187,9 +187,9 @@ def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> C
     facts, wide = allocate_facts(), values.dtype == np.int64
     values = np.ascontiguousarray(values)
     if wide:
-        pack_ascending(values.view(np.int64), buffer, 0, facts, 0)
+        pack_int64_as_deltas(values.view(np.int64), buffer, 0, facts, 0)
     else:
-        pack_small(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, buffer, 0, facts, 0)
+        pack_int8_or_int32(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, buffer, 0, facts, 0)
     (chunk,) = build_integer_chunks((INT64 if wide else INT32,), len(values), buffer, facts)
     return chunk
 
@@ -199,15 +199,15 @@ def build_integer_chunks(
 ) -> Iterator[ColumnChunk]:
     """Yield a chunk for each integer column packed in ``buffer``; chunks are valid until the buffer is written again.
 
-    ``physical`` [columns] holds the physical types, ``facts`` [columns] the facts that ``pack_small`` and
-    ``pack_ascending`` wrote.
+    ``physical`` [columns] holds the physical types, ``facts`` [columns] the facts that ``pack_int8_or_int32`` and
+    ``pack_int64_as_deltas`` wrote.
     """
     start = 0
     for kind, least, largest, encoding, end in zip(
         physical, *(column_facts.tolist() for column_facts in facts), strict=True
     ):
         content = buffer[start:end].data
-        dictionary = _encode_range_dictionary(least, largest) if encoding == RLE_DICTIONARY else b""
+        dictionary = _encode_range_dictionary_page(least, largest) if encoding == RLE_DICTIONARY else b""
         size = 8 if kind == INT64 else 4
         bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
         header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(rows, encoding))
@@ -223,11 +223,11 @@ def encode_labels(indices: NDArray[np.integer], labels: Sequence[str], buffer: N
     """
     facts = allocate_facts()
     indices = np.ascontiguousarray(indices)
-    end = pack_small(indices.view(np.uint8), indices.itemsize, len(labels), buffer, 0, facts, 0)  # never PLAIN
+    end = pack_int8_or_int32(indices.view(np.uint8), indices.itemsize, len(labels), buffer, 0, facts, 0)  # never PLAIN
     least, largest = int(facts.least[0]), int(facts.largest[0])
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(labels[number].encode() for number in numbers)
-    dictionary, content = _encode_text_dictionary(tuple(labels[least : largest + 1])), buffer[:end].data
+    dictionary, content = _encode_text_dictionary_page(tuple(labels[least : largest + 1])), buffer[:end].data
     header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(len(indices), RLE_DICTIONARY))
     return ColumnChunk(dictionary, header, content, ENCODINGS[RLE_DICTIONARY], present[0], present[-1])
 
@@ -247,13 +247,13 @@ def _encode_data_page_header(rows: int, encoding: int) -> Field:
 
 
 @functools.lru_cache(maxsize=64)  # wide ones are large and seldom the same
-def _encode_range_dictionary(least: int, largest: int) -> bytes:
+def _encode_range_dictionary_page(least: int, largest: int) -> bytes:
     """Encode a dictionary page of all integers from ``least`` to ``largest``."""
     return _encode_dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
 
 
 @functools.lru_cache(maxsize=256)
-def _encode_text_dictionary(texts: tuple[str, ...]) -> bytes:
+def _encode_text_dictionary_page(texts: tuple[str, ...]) -> bytes:
     entries = [text.encode() for text in texts]
     return _encode_dictionary_page(
         b"".join(len(entry).to_bytes(4, "little") + entry for entry in entries), len(entries)

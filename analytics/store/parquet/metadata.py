@@ -323,7 +323,7 @@ def _count_memory_bytes(
         at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
         end = at + chunk[PACKED]
         while at < end:
-            header, size = _read_page_header(file, at)
+            header, size = _read_page_header_and_size(file, at)
             _check_sound(min(header[2], header[3]) >= 0)
             if column.physical == BYTE_ARRAY:
                 of_type, field = ENCODING_OF_PAGE[header[1]]
@@ -337,7 +337,7 @@ def _count_memory_bytes(
     return max(sizes)
 
 
-def _read_page_header(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
+def _read_page_header_and_size(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
     """Read the header of the page at ``offset``; return its fields and its size in bytes.
 
     More bytes are read only if a short read does not suffice, because headers are short unless they have long

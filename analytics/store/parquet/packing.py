@@ -36,39 +36,44 @@ READONLY_INT64 = types.Array(types.int64, 1, "C", readonly=True)
 @kernel(
     types.int64(READONLY_BYTES, types.int64, types.int64, types.uint8[::1], types.int64, COLUMN_FACTS_TYPE, types.int64)
 )
-def pack_small(
-    values: NDArray[np.uint8],
-    size: int,
-    widest: int,
+def pack_int8_or_int32(
+    value_bytes: NDArray[np.uint8],
+    bytes_per_integer: int,
+    max_dictionary_span: int,
     out: NDArray[np.uint8],
     start: int,
     facts: ColumnFacts,
     column: int,
 ) -> int:
-    """Pack R > 0 integers of ``size`` bytes (1 or 4) into ``out`` from index ``start``; return the index of the end.
+    """Pack R > 0 integers of ``bytes_per_integer`` bytes (1 or 4) into ``out`` from ``start``; return the end's index.
 
-    ``values`` holds the bytes of the integers. The integers are stored as indices into the range from their least to
-    their largest value. If the largest value exceeds the least by ``widest`` or more, the integers are stored as they
-    are. ``out`` needs ``9 R + 2048`` bytes after ``start``. The facts about the column are written to ``facts`` at the
-    index ``column``.
+    ``value_bytes`` holds the bytes of the integers. The integers are stored as indices into the range from their least
+    to their largest value. If the largest value exceeds the least by ``max_dictionary_span`` or more, the integers are
+    stored as they are. ``out`` needs ``9 R + 2048`` bytes after ``start``. The facts about the column are written to
+    ``facts`` at the index ``column``.
     """
-    narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
-    least, largest, runs = _find_bounds_and_runs(narrow) if size == 1 else _find_bounds_and_runs(wide)
-    room, rows, width = out[start:], values.shape[0] // size, _bit_length(np.uint64(largest - least))
+    narrow, wide = (
+        value_bytes.view(np.int8),
+        value_bytes[: value_bytes.shape[0] // 4 * 4].view(np.int32),
+    )  # ``size`` says which it is
+    least, largest, runs = _find_bounds_and_runs(narrow) if bytes_per_integer == 1 else _find_bounds_and_runs(wide)
+    room, rows, width = out[start:], value_bytes.shape[0] // bytes_per_integer, _bit_length(np.uint64(largest - least))
     encoding = RLE_DICTIONARY
-    if largest - least >= widest:
-        encoding, used = PLAIN, int(values.shape[0])
+    if largest - least >= max_dictionary_span:
+        encoding, used = PLAIN, int(value_bytes.shape[0])
         for at in range(used):  # the lowest byte first, as they are in memory
-            room[at] = values[at]
+            room[at] = value_bytes[at]
     elif runs == 1:  # one run of an index of no bits
         room[0] = 0
         used = _put_varint(room, 1, np.uint64(rows << 1))
     elif 8 * runs < rows * width // 8:
-        used = _pack_runs(narrow, least, width, room) if size == 1 else _pack_runs(wide, least, width, room)
+        used = (
+            _pack_runs(narrow, least, width, room) if bytes_per_integer == 1 else _pack_runs(wide, least, width, room)
+        )
     else:
         room[0] = width  # one bit-packed run
         used = _put_varint(room, 1, np.uint64((rows + 7) // 8 << 1 | 1))
-        if size == 1:
+        if bytes_per_integer == 1:
             used = _pack_bytes(narrow, least, width, room, used)
         else:
             used = _pack_one_by_one(wide, least, width, room, used)
@@ -77,12 +82,12 @@ def pack_small(
 
 
 @kernel(types.int64(READONLY_INT64, types.uint8[::1], types.int64, COLUMN_FACTS_TYPE, types.int64))
-def pack_ascending(
+def pack_int64_as_deltas(
     values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: ColumnFacts, column: int
 ) -> int:
     """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the index of the end.
 
-    See ``pack_small`` for the parameters.
+    See ``pack_int8_or_int32`` for the parameters.
     """
     least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])

@@ -24,8 +24,8 @@ from analytics.tables.derived.positions import (
     Boards,
     Plies,
     check_games_complete,
-    find_ply_starts,
-    plies_from_frame,
+    find_first_row_of_each_ply,
+    plies_from_first_rows,
     replay_boards,
 )
 from quarto.batch import GAME_BITS
@@ -83,7 +83,9 @@ ORDERED_OPENINGS = pl.Schema(
 
 
 @kernel()
-def _fill_keys(plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
+def _fill_canonical_board_keys(
+    plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries
+) -> None:
     """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical position before each placement."""
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
@@ -130,7 +132,7 @@ def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules:
 
 
 @kernel()
-def _gather_openings_until_broken_ply(
+def _gather_openings_and_count_intact_plies(
     starts: NDArray[np.int64],
     plies: Plies,
     pieces: NDArray[np.int8],
@@ -230,14 +232,14 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
 
     Raises ``ValueError`` if the rows do not form games in order.
     """
-    rows, of_plies, rules = len(plies), plies_from_frame(plies, len(plies)), record.rules
-    boards = replay_boards(find_ply_starts(plies), of_plies, PIECES)
+    rows, of_plies, rules = len(plies), plies_from_first_rows(plies, len(plies)), record.rules
+    boards = replay_boards(find_first_row_of_each_ply(plies), of_plies, PIECES)
     columns = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
     if AGENT_COLUMNS.keys() & set(extra_columns):
-        columns |= _compute_giver_and_mover(plies, record)
+        columns |= _compute_giver_and_mover_numbers(plies, record)
     if KEY_COLUMNS.keys() & set(extra_columns):
         keys = np.empty((2, rows), np.int64)
-        _fill_keys(of_plies, boards, rules.mover_chooses, keys, build_symmetries(rules))
+        _fill_canonical_board_keys(of_plies, boards, rules.mover_chooses, keys, build_symmetries(rules))
         columns |= {name: pl.Series(key) for name, key in zip(KEY_COLUMNS, keys, strict=True)}
     if TACTICS_COLUMNS.keys() & set(extra_columns):
         columns |= _compute_tactics(of_plies, boards, rules)
@@ -246,7 +248,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
     )
 
 
-def _compute_giver_and_mover(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
+def _compute_giver_and_mover_numbers(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
     """Compute the columns ``AGENT_COLUMNS``: the numbers of the agents that gave and placed in each ply."""
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
@@ -265,17 +267,17 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
     return {name: pl.Series(column) for name, column in tactics._asdict().items()}
 
 
-def derive_ordered_openings(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+def derive_canonical_first_plies(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Derive a row for each game with its first ``ORDERED_PLIES`` plies, in order and up to symmetry.
 
     The table has the schema ``ORDERED_OPENINGS``. Games without plies are left out. Raises ``ValueError`` if the rows
     do not form games in order.
     """
-    starts = find_ply_starts(plies)
+    starts = find_first_row_of_each_ply(plies)
     games = int(starts[1])
     pieces, cells, ply_counts = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
-    reached = _gather_openings_until_broken_ply(
-        starts, plies_from_frame(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, ply_counts
+    reached = _gather_openings_and_count_intact_plies(
+        starts, plies_from_first_rows(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, ply_counts
     )
     check_games_complete(reached, ORDERED_PLIES)
     words = np.zeros((2, games), np.int64)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.tables.derived.exact_values import ExactValues
-from analytics.tables.derived.range_table import RangeTable, select_best_ranges
+from analytics.tables.derived.range_table import RangeTable, select_ranges_with_most_units
 from quarto.rules import CELLS, PIECES, Rules
 
 GIFT, PLACEMENT = 0, 1
@@ -48,7 +48,7 @@ class AnnotationExtent(NamedTuple):
         return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
 
     @staticmethod
-    def from_text(text: str) -> AnnotationExtent:
+    def from_text_or_empty(text: str) -> AnnotationExtent:
         """Parse the extent in the name of a file; return the empty extent if the text is invalid."""
         if not DECISIONS_TABLE.is_extent(text):
             return EMPTY_EXTENT
@@ -56,12 +56,12 @@ class AnnotationExtent(NamedTuple):
 
     def is_included_in(self, text: str) -> bool:
         """Return whether the extent in ``text``, which comes from the name of a file, includes this extent."""
-        other = AnnotationExtent.from_text(text)
+        other = AnnotationExtent.from_text_or_empty(text)
         return self.choices <= other.choices and self.from_pieces >= other.from_pieces
 
     def union(self, texts: Iterable[str]) -> AnnotationExtent:
         """Return the least extent that includes this extent and all extents in ``texts``, from the names of files."""
-        every = [self, *map(AnnotationExtent.from_text, texts)]
+        every = [self, *map(AnnotationExtent.from_text_or_empty, texts)]
         return AnnotationExtent(any(extent.choices for extent in every), min(extent.from_pieces for extent in every))
 
 
@@ -74,7 +74,7 @@ DECISIONS_TABLE = RangeTable(
     key=("ply", "kind", "game_id"),
     command="qarena annotate",
     extents="(0[0-9]|1[0-6])c?",
-    includes=lambda extent, other: AnnotationExtent.from_text(other).is_included_in(extent),
+    includes=lambda extent, other: AnnotationExtent.from_text_or_empty(other).is_included_in(extent),
 )
 
 
@@ -89,10 +89,10 @@ def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
 
     Raises ``FailureError`` if the record cannot be written.
     """
-    units = select_best_ranges(archive, run_id, DECISIONS_TABLE).units
+    units = select_ranges_with_most_units(archive, run_id, DECISIONS_TABLE).units
     record = archive.find_run(run_id)
     if record is not None and record.annotated != units:
-        archive.update_run(run_id, lambda run: run and structs.replace(run, annotated=units))
+        archive.update_run_and_unit_count(run_id, lambda run: run and structs.replace(run, annotated=units))
 
 
 def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
@@ -103,7 +103,9 @@ def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> N
     return np.maximum(games.opening, np.int8(extent.from_pieces))
 
 
-def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
+def derive_decisions_sorted_by_ply(
+    games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
+) -> pl.DataFrame:
     """Derive the decisions of each game from its ply ``first`` [G] on, as a table with the schema ``DECISIONS``.
 
     The rows are sorted by ply, then kind (gifts before placements), then game.
@@ -114,7 +116,7 @@ def derive_decisions(games: RangeGames, first: NDArray[np.int8], values: ExactVa
 def derive_decisions_by_ply(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of ``derive_decisions``, with a table for each ply and kind of decision."""
+    """Yield the rows of ``derive_decisions_sorted_by_ply``, with a table for each ply and kind of decision."""
     for ply in range(PIECES):
         for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
             yield pl.DataFrame(_derive_columns(games, first, values, ply, kind, rules), schema=DECISIONS)

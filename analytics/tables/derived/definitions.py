@@ -124,7 +124,7 @@ def format_extent(end_ply: int) -> str:
     return f"{end_ply:02d}"
 
 
-def has_turns_of_ply(ply: int, extent: str) -> bool:
+def is_ply_within_extent(ply: int, extent: str) -> bool:
     """Return whether a file of positions with this extent includes the turns of ply ``ply``."""
     return POSITIONS_TABLE.is_extent(extent) and extent > format_extent(ply)
 
@@ -141,7 +141,7 @@ def derive_stored_positions(
     try:
         return derive_positions(plies, record.rules, record.spec["opening_plies"], of_plies)
     except ValueError as error:
-        raise damaged_file_error(archive.find_path("plies", record.run_id, stored), error) from error
+        raise damaged_file_error(archive.find_path_of_containing_file("plies", record.run_id, stored), error) from error
 
 
 # All of them.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import function_value, inline_function, int64, kernel, to_external_kernel, uint64
+from quarto.jit import function_value, inline_function, int64, kernel, to_kernel_called_by_address, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, PackedPosition, place_piece
 from quarto.rules import CELLS, NONE
 from quarto.solver.search import (
@@ -45,15 +45,15 @@ class ExactValues(NamedTuple):
     saving_cells: NDArray[np.int16]  # [16, G] how many cells (or turns) keep the mover's value, or NOT_COUNTED
 
     @staticmethod
-    def empty(games: int) -> ExactValues:
+    def zeros_with_uncounted_choices(games: int) -> ExactValues:
         """Return arrays for ``games`` games in which all values are 0 and all choices are ``NOT_COUNTED``."""
         gift, placement = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
         gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)
 
 
-GAMES_TYPE = numba.typeof(Games.zeros(1))
-VALUES_TYPE = numba.typeof(ExactValues.empty(1))
+GAMES_TYPE = numba.typeof(Games.allocate(1))
+VALUES_TYPE = numba.typeof(ExactValues.zeros_with_uncounted_choices(1))
 COUNT_TYPE = types.int64
 
 
@@ -75,7 +75,7 @@ def _can_giver_achieve(lanes: int, occupied: int, available: int, question: int,
     return answer
 
 
-can_giver_achieve = to_external_kernel(_can_giver_achieve)
+can_giver_achieve = to_kernel_called_by_address(_can_giver_achieve)
 
 
 @inline_function
@@ -113,7 +113,7 @@ def _can_choosing_mover_achieve(
     return answer
 
 
-can_choosing_mover_achieve = to_external_kernel(_can_choosing_mover_achieve)
+can_choosing_mover_achieve = to_kernel_called_by_address(_can_choosing_mover_achieve)
 
 
 @inline_function

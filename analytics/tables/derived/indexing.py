@@ -17,9 +17,14 @@ from analytics.tables.derived.definitions import (
     derive_first_plies,
     derive_stored_positions,
     format_extent,
-    has_turns_of_ply,
+    is_ply_within_extent,
 )
-from analytics.tables.derived.range_table import Chunk, list_extents, list_missing_ranges, record_derived_units
+from analytics.tables.derived.range_table import (
+    Chunk,
+    list_extents_greatest_first,
+    list_missing_ranges,
+    record_increased_derived_units,
+)
 from quarto.symmetry import build_symmetries
 
 
@@ -53,8 +58,8 @@ def list_index_chunks(
     for run_id in run_ids:
         record = check_record_format(archive.load_run(run_id))
         build_symmetries(record.rules)  # built here, once, and not by each thread
-        depth = end_ply or max([END_PLY, *map(int, list_extents(archive, run_id, POSITIONS_TABLE))])
-        positions = {*list_missing_ranges(archive, run_id, POSITIONS_TABLE, partial(has_turns_of_ply, depth - 1))}
+        depth = end_ply or max([END_PLY, *map(int, list_extents_greatest_first(archive, run_id, POSITIONS_TABLE))])
+        positions = {*list_missing_ranges(archive, run_id, POSITIONS_TABLE, partial(is_ply_within_extent, depth - 1))}
         first_plies = {*list_missing_ranges(archive, run_id, FIRST_PLIES_TABLE, "".__eq__)}
         for games in sorted(positions | first_plies):
             extent = IndexExtent(depth if games in positions else 0, games in first_plies)
@@ -88,5 +93,5 @@ def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | Non
     for chunk in list_index_chunks(archive, run_ids, end_ply):
         total = total.add(index_chunk(archive, chunk))
     for run_id in run_ids:
-        record_derived_units(archive, run_id, INDEX_TABLES)
+        record_increased_derived_units(archive, run_id, INDEX_TABLES)
     return total

@@ -26,7 +26,7 @@ POSITIONS = pl.Schema(
     {
         "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
         "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
-        "board": pl.Int64(),  # its pieces and the hand: ``quarto.canonical.pack_board``
+        "board": pl.Int64(),  # its pieces and the hand: ``quarto.canonical.pack_lanes_and_hand``
         "pairing": pl.Int32(),
         "second": pl.Int8(),  # agent that decided: 0 the pairing's first, 1 its second
         "cell": pl.Int8(),  # where the piece was placed, on the canonical board
@@ -115,13 +115,13 @@ class PositionCounts(NamedTuple):
 
 
 @kernel()
-def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
-    """Fill ``boards``, which are zeros at first, with the board before each row of the plies before ``end``.
+def _fill_boards_and_count_intact_plies(starts: NDArray[np.int64], plies: Plies, boards: Boards, end_ply: int) -> int:
+    """Fill ``boards``, which are zeros at first, with the board before each row of the plies before ``end_ply``.
 
     ``starts`` [18] holds the row at which each ply begins. Returns the number of the first ply with a row whose game
-    has no row for the ply before, or ``end`` if there is no such ply. This is the number of plies that are intact.
+    has no row for the ply before, or ``end_ply`` if there is no such ply. This is the number of plies that are intact.
     """
-    for ply in range(1, end):
+    for ply in range(1, end_ply):
         row = starts[ply]
         for last in range(starts[ply - 1], starts[ply]):
             if row < starts[ply + 1] and plies.game_id[row] == plies.game_id[last]:
@@ -132,42 +132,42 @@ def _fill_boards_until_broken_ply(starts: NDArray[np.int64], plies: Plies, board
                 row += 1
         if row != starts[ply + 1]:
             return ply
-    return end
+    return end_ply
 
 
-def replay_boards(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
-    """Replay games, and return the board before each row of the plies up to but not including ``end``.
+def replay_boards(starts: NDArray[np.int64], plies: Plies, end_ply: int) -> Boards:
+    """Replay games, and return the board before each row of the plies up to but not including ``end_ply``.
 
     ``starts`` [18] holds the row at which each ply begins. Raises ``ValueError`` if the rows do not form games in
     order.
     """
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
-    check_games_complete(_fill_boards_until_broken_ply(starts, plies, boards, end), end)
+    check_games_complete(_fill_boards_and_count_intact_plies(starts, plies, boards, end_ply), end_ply)
     return boards
 
 
-def check_games_complete(first_broken_ply: int, ply_count: int) -> None:
-    """Raise ``ValueError`` if a replay of ``ply_count`` plies stopped early, at ply ``first_broken_ply``."""
-    if first_broken_ply != ply_count:
-        raise ValueError(f"has a row of ply {first_broken_ply} whose game has none of ply {first_broken_ply - 1}")
+def check_games_complete(intact_plies: int, ply_count: int) -> None:
+    """Raise ``ValueError`` if a replay of ``ply_count`` plies stopped early, at ply ``intact_plies``."""
+    if intact_plies != ply_count:
+        raise ValueError(f"has a row of ply {intact_plies} whose game has none of ply {intact_plies - 1}")
 
 
 @kernel()
 def _fill_sort_keys(
-    ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
+    ply: int, mover_chooses: bool, rows: Plies, next_ply_rows: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
 ) -> None:
-    """Fill ``keys`` with the turns of ply ``ply``. The gifts are taken from ``after``, the rows of the next ply.
+    """Fill ``keys`` with the turns of ply ``ply``; take the gifts from ``next_ply_rows``, the next ply's rows.
 
-    ``mover`` is True under rules where the mover chooses the piece, who then places the piece without a gift.
+    ``mover_chooses`` is True under rules where the mover chooses the piece, who then places the piece without a gift.
     """
     after_row = int64(0)
     for row in range(rows.game_id.shape[0]):
         game_id, placed, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
-        goes_on = after_row < after.game_id.shape[0] and after.game_id[after_row] == game_id
+        goes_on = after_row < next_ply_rows.game_id.shape[0] and next_ply_rows.game_id[after_row] == game_id
         occupied = int64(boards.filled[row])
-        piece = placed if mover else int64(after.piece[after_row]) if goes_on else int64(NONE)
-        hand = int64(NONE) if mover else placed
+        piece = placed if mover_chooses else int64(next_ply_rows.piece[after_row]) if goes_on else int64(NONE)
+        hand = int64(NONE) if mover_chooses else placed
         if ply == 0:
             turn = canonical_first_turn(hand, (cell, piece), tables)
         else:
@@ -256,15 +256,17 @@ def _count_equal_keys_into_rows(
     return at + 1
 
 
-def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: range = range(PIECES)) -> pl.DataFrame:
+def derive_positions(
+    plies: pl.DataFrame, rules: Rules, imposed_plies: int, of_plies: range = range(PIECES)
+) -> pl.DataFrame:
     """Count the turns of one file's games by position, at the plies ``of_plies``, as a table ``POSITIONS``.
 
-    ``plies`` is the stored table, and ``opening`` the number of imposed plies. Raises ``ValueError`` if the rows do not
-    form games in order.
+    ``plies`` is the stored table, and ``imposed_plies`` the number of imposed plies. Raises ``ValueError`` if the rows
+    do not form games in order.
     """
-    tables, begins = build_symmetries(rules), find_ply_starts(plies)
+    tables, begins = build_symmetries(rules), find_first_row_of_each_ply(plies)
     starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
-    every = plies_from_frame(plies, starts[end])
+    every = plies_from_first_rows(plies, starts[end])
     boards = replay_boards(begins, every, end)
     keys, spare = SortKeys.empty(starts[1]), SortKeys.empty(starts[1])
     counts, ends = PositionCounts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
@@ -277,22 +279,22 @@ def derive_positions(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: 
         ends.append(
             _count_equal_keys_into_rows(spare if radix_sort(keys, spare) else keys, rows, counts, ends[-1], tables)
         )
-    return counts_to_frame(counts, of_plies, np.diff(ends), opening)
+    return counts_to_frame(counts, of_plies, np.diff(ends), imposed_plies)
 
 
-def find_ply_starts(plies: pl.DataFrame) -> NDArray[np.int64]:
+def find_first_row_of_each_ply(plies: pl.DataFrame) -> NDArray[np.int64]:
     """Find the row at which each ply begins in the table of one file, [18]; for plies 16 and 17, the number of rows."""
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
 
-def plies_from_frame(frame: pl.DataFrame, rows: int) -> Plies:
-    """Copy the first ``rows`` rows of a stored table to arrays.
+def plies_from_first_rows(frame: pl.DataFrame, row_count: int) -> Plies:
+    """Copy the first ``row_count`` rows of a stored table to arrays.
 
     Raises ``ValueError`` if a piece or a cell is not from 0 to 15.
     """
-    game_id, piece, cell, outcome = (np.array(frame[name][:rows]) for name in Plies._fields)
+    game_id, piece, cell, outcome = (np.array(frame[name][:row_count]) for name in Plies._fields)
     for name, column in (("piece", piece), ("cell", cell)):
-        if rows and not 0 <= column.min() <= column.max() < PIECES:
+        if row_count and not 0 <= column.min() <= column.max() < PIECES:
             raise ValueError(f"holds a {name} that is not 0 to 15")
     return Plies(game_id, piece, cell, outcome)
 
@@ -312,7 +314,7 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 
 
 @kernel()
-def _compute_canonical_turns(
+def _compute_canonical_boards_and_turns(
     position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries
 ) -> NDArray[np.int64]:
     """Compute the fields of ``CanonicalTurn``, [T, 4], for turns [T, 3] (hand, cell, piece) in ``position``."""
@@ -345,6 +347,6 @@ def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame
     ]
     turn_table = np.array(turns, np.int64).reshape(-1, 3)
     board = position._replace(lanes=uint64(position.lanes), hand=NONE, last_cell=NONE)
-    forms = _compute_canonical_turns(board, turn_table, build_symmetries(rules))
+    forms = _compute_canonical_boards_and_turns(board, turn_table, build_symmetries(rules))
     names = ("own_hand", "own_cell", "own_piece", *CanonicalTurn._fields)
     return pl.DataFrame(np.concatenate([turn_table, forms], axis=1), schema=names)

@@ -25,7 +25,7 @@ from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import write_table
 from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, list_gaps, split_into_files
 from analytics.store.records import RunRecord
-from analytics.store.table_files import read_file_frames
+from analytics.store.table_files import read_file_in_parts
 
 Extent = TypeVar("Extent")
 RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # (source rows, record, extent) to a table's rows
@@ -55,7 +55,7 @@ class RangeTable:
         return re.fullmatch(self.extents, extent) is not None
 
     @property
-    def remedy(self) -> str:
+    def damaged_file_remedy(self) -> str:
         """The advice to the user on what to do about a damaged file of this table."""
         return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
@@ -67,7 +67,7 @@ class RangeTable:
         Raises ``FailureError`` if the file is damaged.
         """
         path = archive.folder(self.name, run_id) / stored.name
-        return read_file_frames(archive.backend, path, self.schema, rows)
+        return read_file_in_parts(archive.backend, path, self.schema, rows)
 
     def write(
         self, archive: ArchiveStore, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
@@ -92,19 +92,19 @@ class RangeTable:
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
-def list_extents(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
+def list_extents_greatest_first(archive: ArchiveStore, run_id: str, table: RangeTable) -> list[str]:
     """List the distinct extents of a run's files of a table, the greatest first."""
     every = {file.extent for file in archive.list_files(table.name, run_id)}
     return sorted(filter(table.is_extent, every), reverse=True)
 
 
-def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
+def select_ranges_with_most_units(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
     These are the files of one extent and of greater extents. The extent is chosen so that these files hold as many
     units as possible; among equally good extents, it is the greatest.
     """
-    extents = list_extents(archive, run_id, table)
+    extents = list_extents_greatest_first(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
     every = [archive.list_effective_ranges(run_id, table.name, sufficient.__contains__) for sufficient in enough]
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
@@ -112,7 +112,9 @@ def select_best_ranges(archive: ArchiveStore, run_id: str, table: RangeTable) ->
 
 def count_lost_units(archive: ArchiveStore, record: RunRecord, table: RangeTable) -> int:
     """Count the units of a run that a derived table had when the run's record was written but lacks now."""
-    return max(0, record.recorded_units(table.name) - select_best_ranges(archive, record.run_id, table).units)
+    return max(
+        0, record.recorded_units(table.name) - select_ranges_with_most_units(archive, record.run_id, table).units
+    )
 
 
 def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
@@ -126,7 +128,7 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
     )
 
 
-def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
+def record_increased_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
     """Store in a run's record how many units each of some derived tables holds, so that the loss of a file is noticed.
 
     A greater number that is already in the record stays, so that a loss is reported until the lost files are made
@@ -136,10 +138,10 @@ def record_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[Ra
         FailureError: The record cannot be written.
 
     """
-    units = {table.name: select_best_ranges(archive, run_id, table).units for table in tables}
+    units = {table.name: select_ranges_with_most_units(archive, run_id, table).units for table in tables}
     record = archive.find_run(run_id)
     if record is not None and any(record.recorded_units(name) < count for name, count in units.items()):
-        archive.update_run(run_id, lambda run: run and run.with_derived_units(units))
+        archive.update_run_and_unit_count(run_id, lambda run: run and run.with_raised_derived_units(units))
 
 
 def list_missing_ranges(
@@ -147,7 +149,7 @@ def list_missing_ranges(
 ) -> list[StoredRange]:
     """List the ranges of games of a run for which a derived table has no file of a sufficient extent."""
     covered = archive.list_effective_ranges(run_id, table.name, is_sufficient_extent)
-    return archive.list_effective_ranges(run_id).select_outside(covered)
+    return archive.list_effective_ranges(run_id).select_beginning_outside(covered)
 
 
 class Chunk(NamedTuple, Generic[Extent]):
@@ -158,7 +160,7 @@ class Chunk(NamedTuple, Generic[Extent]):
     extent: Extent  # how much the task derives from the games
 
 
-def group_partial_files(
+def group_files_by_missing_range(
     archive: ArchiveStore, run_id: str, table: RangeTable, missing_ranges: Sequence[StoredRange]
 ) -> Iterator[list[StoredRange]]:
     """Yield a list for each of ``missing_ranges``, in order: the table's files that cover parts of this range."""
@@ -275,9 +277,9 @@ class _MergeCursor:
         self._frame, self._keys = pl.DataFrame(), pl.DataFrame()
         self._size = 0  # rows of the part read last
         self.is_exhausted = False  # no part is left to read
-        self.refill()
+        self.refill_if_half_empty()
 
-    def refill(self) -> None:
+    def refill_if_half_empty(self) -> None:
         """Read the next part of the table if at most half of the part read last remains in memory."""
         while not self.is_exhausted and 2 * len(self._frame) <= self._size:
             part = next(self._parts, None)
@@ -303,7 +305,7 @@ class _MergeCursor:
         popped, self._frame = self._frame[:end], self._frame[end:]
         if end:
             self._keys = self._keys[end:]
-            self.refill()
+            self.refill_if_half_empty()
         return popped
 
 

@@ -20,14 +20,14 @@ def run_on_threads(
     jobs: Iterable[Callable[[], ResultT]],
     threads: int,
     on_result: Callable[[ResultT], None],
-    stop: Callable[[], None] = lambda: None,
+    stop_running_jobs: Callable[[], None] = lambda: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> None:
     """Run jobs on threads, and pass each result to ``on_result`` on the calling thread, in the order of completion.
 
     ``on_wait`` is called on the calling thread at least every ``POLL_SECONDS``. If a job fails, if ``on_result`` or
-    ``on_wait`` raises an exception, or if the user presses Ctrl-C, no further job begins, and ``stop`` is called to
-    make the running jobs end sooner. Once these jobs have ended, the exception is passed on.
+    ``on_wait`` raises an exception, or if the user presses Ctrl-C, no further job begins, and ``stop_running_jobs`` is
+    called to make the running jobs end sooner. Once these jobs have ended, the exception is passed on.
     """
     waiting = iter(jobs)
     pending: set[Future[ResultT]] = set()
@@ -43,7 +43,7 @@ def run_on_threads(
                 for future in ended:
                     on_result(future.result())
         except BaseException:
-            stop()
+            stop_running_jobs()
             for future in pending:
                 future.cancel()
             raise

@@ -21,7 +21,7 @@ from analytics.store import policy_cards, policy_store, sprt_verdicts
 from analytics.store.archive import GAMES_FOLDER, ArchiveStore, has_requested_units
 from analytics.store.files.backend import explain_errors
 from analytics.store.policy_cards import PolicyCard
-from analytics.store.range_files import RunFingerprints, list_contradictions, read_games, write_range
+from analytics.store.range_files import RunFingerprints, list_contradictions_by_file_of_one, read_games, write_range
 from analytics.store.ranges import (
     StoredRange,
     compute_checksum,
@@ -33,7 +33,7 @@ from analytics.store.ranges import (
 from analytics.store.records import RunRecord, compute_run_id, encode_record, merge_code
 from analytics.tables.derived.decisions import record_annotated_units
 from analytics.tables.derived.definitions import DERIVED_TABLES, TABLES_NOTED_IN_RECORDS
-from analytics.tables.derived.range_table import record_derived_units
+from analytics.tables.derived.range_table import record_increased_derived_units
 from quarto.errors import FailureError, RequestError
 
 COPIED_TABLES = ("plies", "tallies", GAMES_FOLDER)  # in the order of writing
@@ -106,31 +106,31 @@ def _merge_run(
         new = structs.replace(new, number=target.compute_next_run_number())
         summary.runs += 1
     if any(target_ranges.list_gaps(end, first) for first, end in source.list_effective_ranges(run_id).covered_ranges):
-        target.update_run(
+        target.update_run_and_unit_count(
             run_id, lambda there: structs.replace(there or new, code=merge_code((there or new).code, record.code))
         )
     else:
-        target.update_run(run_id, lambda there: there or new)
+        target.update_run_and_unit_count(run_id, lambda there: there or new)
     for stored in source.list_effective_ranges(run_id):
-        units = _merge_range(source, target, record, stored)
+        units = _merge_range_and_count_units(source, target, record, stored)
         summary.games += units * record.unit_line.games_a_pair
         progress(stored.units * record.unit_line.games_a_pair)
     for table in DERIVED_TABLES:
-        summary.tables += _copy_derived_files_yielding_ones(source, target, run_id, table)
+        summary.tables += _copy_and_count_derived_files(source, target, run_id, table)
     record_annotated_units(target, run_id)
-    record_derived_units(
+    record_increased_derived_units(
         target, run_id, [table for table in TABLES_NOTED_IN_RECORDS if record.recorded_units(table.name)]
     )
     for path in sprt_verdicts.list_verdict_files(source):
         verdict = sprt_verdicts.load_verdict(source, path)
         there = sprt_verdicts.verdict_path(target, run_id, verdict.verdict_id)
         if verdict.run_id == run_id and target.backend.status(there) is None:
-            sprt_verdicts.write_verdict(target, verdict)
+            sprt_verdicts.write_verdict_and_list_in_run(target, verdict)
             summary.verdicts += 1
-    target.update_run(run_id, lambda there: there and _merge_records(there, record, target))
+    target.update_run_and_unit_count(run_id, lambda there: there and _compute_merged_record(there, record, target))
 
 
-def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:
+def _compute_merged_record(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:
     """Compute the target's record of a run after the games of ``record`` have been merged into ``target``.
 
     Nothing is written. Merging again gives the same record.
@@ -151,7 +151,9 @@ def _merge_records(target_record: RunRecord, record: RunRecord, target: ArchiveS
 # Games.
 
 
-def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange) -> int:
+def _merge_range_and_count_units(
+    source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange
+) -> int:
     """Add the games of a stored range that the target lacks, and return the number of their units.
 
     If a file partly overlaps a file of the target, it is not copied as a whole, because readers would then have to cut
@@ -160,7 +162,7 @@ def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, 
     inside = target.list_effective_ranges(record.run_id).select_overlapping(stored.first, stored.end)
     lacking = inside.list_gaps(stored.end, stored.first)
     if lacking and stored.is_file and all(stored.first <= held.first and held.end <= stored.end for held in inside):
-        _copy_games(source, target, record.run_id, stored)
+        _copy_game_ply_and_tally_files(source, target, record.run_id, stored)
     elif lacking:
         games = read_games(source, record.run_id, stored)
         for span in (piece for gap in lacking for piece in split_aligned(*gap)):
@@ -168,18 +170,20 @@ def _merge_range(source: ArchiveStore, target: ArchiveStore, record: RunRecord, 
     return sum(end - first for first, end in lacking)
 
 
-def _copy_games(source: ArchiveStore, target: ArchiveStore, run_id: str, stored: StoredRange) -> None:
+def _copy_game_ply_and_tally_files(
+    source: ArchiveStore, target: ArchiveStore, run_id: str, stored: StoredRange
+) -> None:
     for table in COPIED_TABLES:
         try:
-            path = source.find_path(table, run_id, stored)
+            path = source.find_path_of_containing_file(table, run_id, stored)
         except FileNotFoundError as error:
             if table == "tallies":  # a file of a larger range, copied later, has them; or they are counted from games
                 continue
             raise FailureError(f"{error} is missing: see 'qarena archive verify'") from error
-        _copy_table_file(source, path, target, target.folder(table, run_id))
+        _copy_undamaged_table_file(source, path, target, target.folder(table, run_id))
 
 
-def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
+def _copy_undamaged_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
     """Copy a table's file unchanged. Raises ``FailureError`` if its bytes do not match the checksum in its name."""
     with explain_errors("read", path):
         content = source.backend.read(path)
@@ -188,7 +192,7 @@ def _copy_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore,
     target.write_file(folder / path.name, content)
 
 
-def _copy_derived_files_yielding_ones(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> int:
+def _copy_and_count_derived_files(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> int:
     """Copy the files of a derived table that the target lacks although it has their games; return their number."""
     games, count = target.list_effective_ranges(run_id), 0
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
@@ -202,7 +206,9 @@ def _copy_derived_files_yielding_ones(source: ArchiveStore, target: ArchiveStore
         effective = set(select_effective_derived([*there, *lacking], games))
         for file in lacking:
             if file in effective:
-                _copy_table_file(source, source.folder(table, run_id) / file.name, target, target.folder(table, run_id))
+                _copy_undamaged_table_file(
+                    source, source.folder(table, run_id) / file.name, target, target.folder(table, run_id)
+                )
                 count += 1
     return count
 
@@ -228,7 +234,10 @@ def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, option
     If a source lacks the record of a run, only the missing records are reported.
     """
     without = [
-        (source, run_id) for source in sources for run_id in source.list_run_ids() if source.find_run(run_id) is None
+        (source, run_id)
+        for source in sources
+        for run_id in source.list_ids_of_runs_with_games()
+        if source.find_run(run_id) is None
     ]
     if without:
         yield from (f"run {run_id} of {source.root} has no record: restore it" for source, run_id in without)
@@ -272,7 +281,7 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
         RunFingerprints(holder.archive, record.run_id, holder.archive.list_effective_ranges(record.run_id))
         for holder in (one, other)
     )
-    spans = merge_ranges(span for span, _ in list_contradictions(mine, theirs))
+    spans = merge_ranges(span for span, _ in list_contradictions_by_file_of_one(mine, theirs))
     if spans:
         first, end = spans[0]
         more = f", and of {len(spans) - 1} more ranges" if len(spans) > 1 else ""
@@ -296,7 +305,11 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
             span for one in before for span in one.archive.list_effective_ranges(holder.record.run_id).covered_ranges
         )
         lacking = any(list_gaps(held_ranges, end, first) for first, end in ranges.covered_ranges)
-        if before and lacking and not any(_is_equivalent_code(holder.record.code, one.record.code) for one in before):
+        if (
+            before
+            and lacking
+            and not any(_is_part_or_plays_same_games(holder.record.code, one.record.code) for one in before)
+        ):
             code, there = (str(held.record.code.get("fingerprint"))[:12] for held in (holder, before[0]))
             yield (
                 f"run {holder.record.run_id} was played by code {code} in {holder.archive.root}, by code {there} in "
@@ -305,7 +318,7 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
         before.append(holder)
 
 
-def _is_equivalent_code(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether code is part of the code of a run, ``other``, or is known to play the same games.
 
     Two versions of the code are known to play the same games if one of them replayed a sample of a run's games with

@@ -22,7 +22,7 @@ from analytics.store.range_files import write_slices, write_table
 from analytics.store.ranges import Range, Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES_SCHEMA, TABLE_SCHEMAS
-from analytics.store.table_files import VERIFY_REMEDY, read_file_frames
+from analytics.store.table_files import VERIFY_REMEDY, read_file_in_parts
 from analytics.tables.derived.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.tables.derived.definitions import (
     DERIVED_TABLES,
@@ -31,7 +31,7 @@ from analytics.tables.derived.definitions import (
     POSITIONS_TABLE,
     TALLIES_TABLE,
 )
-from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents
+from analytics.tables.derived.range_table import RangeTable, compute_rows_per_table, list_extents_greatest_first
 from analytics.tables.derived.threads import run_on_threads
 from analytics.tables.upkeep.garbage import GRACE_SECONDS, remove_replaced_files
 from quarto.errors import FailureError
@@ -121,11 +121,11 @@ def compact_tables(
             parent_count += 1
             progress(group)
 
-    for extent in list_extents(archive, record.run_id, tables[-1]):
+    for extent in list_extents_greatest_first(archive, record.run_id, tables[-1]):
         before = -1
         while parent_count > before:  # parents become children
             before = parent_count
-            archive.refresh()
+            archive.forget_cached_listings()
             ranges = archive.list_effective_ranges(record.run_id, tables[-1].name, partial(operator.eq, extent))
             groups = [*list_compaction_groups(ranges, record.end_unit, fits, most)]
             jobs = (partial(_write_parents, archive, record, tables, family) for family in groups)
@@ -171,46 +171,48 @@ def encode_parent_table(
     def read_child(child: StoredRange) -> Iterator[pl.DataFrame]:
         if table is naming_table:
             return table.read_frames(archive, run_id, child, rows)
-        return read_file_frames(archive.backend, archive.find_path(table.name, run_id, child), table.schema, rows)
+        return read_file_in_parts(
+            archive.backend, archive.find_path_of_containing_file(table.name, run_id, child), table.schema, rows
+        )
 
     return table.build_parent([read_child(child) for child in group.children], record, group.parent[:2])
 
 
-def build_small_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
+def build_many_similar_files_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
     """Build the condition by which small files are merged automatically.
 
     There must be at least ``siblings`` files, with at most ``most_units`` units in total. None of them may be large
     compared with the others, unless there are twice as many files.
     """
 
-    def is_small_group(children: Ranges) -> bool:
+    def are_many_similar_files(children: Ranges) -> bool:
         if len(children) < siblings or (most_units is not None and children.units > most_units):
             return False
         return (
             LARGE_FILE_SHARE * max(child.units for child in children) <= children.units or len(children) >= 2 * siblings
         )
 
-    return is_small_group
+    return are_many_similar_files
 
 
-def build_same_annotation_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
+def build_all_or_none_annotated_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
     """Build a condition on files of games: they meet ``fits``, and all or none of them have annotations or evaluations.
 
     Exact values and evaluations for a part of a file are used only when the rest of the file has them too, and making
     them takes hours.
     """
-    extents = map(AnnotationExtent.from_text, list_extents(archive, run_id, DECISIONS_TABLE))
+    extents = map(AnnotationExtent.from_text_or_empty, list_extents_greatest_first(archive, run_id, DECISIONS_TABLE))
     annotated = [
         archive.list_effective_ranges(run_id, DECISIONS_TABLE.name, extent.is_included_in) for extent in extents
     ]
     annotated.append(archive.list_effective_ranges(run_id, EVALUATIONS_TABLE.name))
 
-    def is_alike(children: Ranges) -> bool:
+    def are_all_or_none_annotated(children: Ranges) -> bool:
         first, end = children[0].first, children[-1].end
         held = (sum(stored.units for stored in ranges.select_overlapping(first, end)) for ranges in annotated)
         return fits(children) and all(covered == 0 or covered >= end - first for covered in held)
 
-    return is_alike
+    return are_all_or_none_annotated
 
 
 def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
@@ -218,18 +220,20 @@ def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[Ra
     bytes_by_stem = dict[str, int]()  # by the name, but for the check
 
     def is_within_size(children: Ranges) -> bool:
-        stems = [_stem(child.name) for child in children]
+        stems = [_strip_checksum_and_suffix(child.name) for child in children]
         if not bytes_by_stem.keys() >= set(stems):  # some are new
             bytes_by_stem.clear()
             for table in tables:
                 for name, status in archive.list_file_statuses(table.name, run_id).items():
-                    bytes_by_stem[_stem(name)] = bytes_by_stem.get(_stem(name), 0) + status.bytes
+                    bytes_by_stem[_strip_checksum_and_suffix(name)] = (
+                        bytes_by_stem.get(_strip_checksum_and_suffix(name), 0) + status.bytes
+                    )
         return sum(bytes_by_stem.get(stem, 0) for stem in stems) <= size
 
     return is_within_size
 
 
-def _stem(name: str) -> str:
+def _strip_checksum_and_suffix(name: str) -> str:
     return name.rpartition(".parquet")[0].rpartition(".")[0]
 
 
@@ -246,11 +250,11 @@ def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
         archive,
         record,
         STORED_TABLES,
-        build_same_annotation_condition(archive, run_id, build_small_condition(MIN_SIBLINGS, most)),
+        build_all_or_none_annotated_condition(archive, run_id, build_many_similar_files_condition(MIN_SIBLINGS, most)),
     )
-    compact_tables(archive, record, (TALLIES_TABLE,), build_small_condition(MIN_SUM_FILES))
-    compact_tables(archive, record, (DECISIONS_TABLE,), build_small_condition(MIN_SUM_FILES, most))
-    compact_tables(archive, record, (EVALUATIONS_TABLE,), build_small_condition(MIN_SIBLINGS, most))
+    compact_tables(archive, record, (TALLIES_TABLE,), build_many_similar_files_condition(MIN_SUM_FILES))
+    compact_tables(archive, record, (DECISIONS_TABLE,), build_many_similar_files_condition(MIN_SUM_FILES, most))
+    compact_tables(archive, record, (EVALUATIONS_TABLE,), build_many_similar_files_condition(MIN_SIBLINGS, most))
 
 
 def compact_positions_and_first_plies(
@@ -261,10 +265,10 @@ def compact_positions_and_first_plies(
     ``on_wait`` is called several times per second; it may end the work by raising an exception.
     """
     record = archive.load_run(run_id)
-    many = build_small_condition(MIN_SUM_FILES)
+    many = build_many_similar_files_condition(MIN_SUM_FILES)
 
-    def build_sum_condition(most: int) -> GroupCondition:
-        not_large = build_size_condition(archive, run_id, (POSITIONS_TABLE,), most)
+    def build_sum_condition(max_bytes: int) -> GroupCondition:
+        not_large = build_size_condition(archive, run_id, (POSITIONS_TABLE,), max_bytes)
         return lambda children: many(children) and not_large(children)
 
     parent_count = compact_tables(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
@@ -284,13 +288,15 @@ class CompactionSummary(NamedTuple):
     """The numbers of files that a compaction merged, made and removed."""
 
     files: int = 0  # files of games that were merged into larger files
-    by: int = 0  # larger files that were made of them
+    larger_files: int = 0  # larger files that were made of them
     removed: int = 0  # files of any table that were replaced long ago, and are removed now
 
 
 def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
     """Build the condition on which files of games are merged into one file of at most ``size`` bytes."""
-    return build_same_annotation_condition(archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size))
+    return build_all_or_none_annotated_condition(
+        archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size)
+    )
 
 
 def count_compactable_files(archive: ArchiveStore, run_id: str, size: int = COMPACTION_BYTES) -> int:

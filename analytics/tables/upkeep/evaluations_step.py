@@ -16,7 +16,7 @@ from typing import Any
 
 from analytics.store.files.backend import Backend
 from analytics.store.records import compute_run_id
-from analytics.tables.upkeep.raw_records import RecordValues, read_record, write_record
+from analytics.tables.upkeep.raw_records import RecordValues, read_record_and_check_checksum, write_record_with_checksum
 
 OLD_WORD, NEW_WORD = "thoughts", "evaluations"  # folder, table, key and setting
 LINE_VALUES = "analytics.policies.derived.line_values.LineValues"  # the identity of the kind with the setting
@@ -29,9 +29,9 @@ def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
     These records do not have the number of a format, so they are not converted with the others.
     """
     jobs = list(_convert_jobs(backend, root))  # a damaged one is found before anything is written
-    _copy_table_files(backend, root)
+    _copy_missing_table_files(backend, root)
     for path, values in jobs:
-        write_record(backend, path, values)
+        write_record_with_checksum(backend, path, values)
 
 
 def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
@@ -48,13 +48,13 @@ def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
 
 def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
     """Remove the table's old folder, after copying the files that exist only there."""
-    _copy_table_files(backend, root)
+    _copy_missing_table_files(backend, root)
     for path in backend.list_files_below(root / OLD_WORD):
         backend.remove(path)
     backend.remove_empty_folders(root / OLD_WORD)
 
 
-def _copy_table_files(backend: Backend, root: PurePath) -> None:
+def _copy_missing_table_files(backend: Backend, root: PurePath) -> None:
     """Copy those files from the table's old folder that the new folder lacks."""
     present = backend.list_files_below(root / NEW_WORD)
     for path, status in backend.list_files_below(root / OLD_WORD).items():
@@ -67,9 +67,9 @@ def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
     """Yield the path and the converted values of each job of a sweep that has the old word in its settings."""
     for path in sorted(backend.list_files_below(root / "sweeps")):
         if path.suffix == ".json":
-            values = read_record(backend, path)
+            values = read_record_and_check_checksum(backend, path)
             overrides = {
-                _rename(key, f"archive.{OLD_WORD}", f"archive.{NEW_WORD}"): _convert_override(key, text)
+                _replace_if_equal(key, f"archive.{OLD_WORD}", f"archive.{NEW_WORD}"): _convert_override(key, text)
                 for key, text in values["overrides"].items()
             }
             if overrides != values["overrides"]:
@@ -85,13 +85,17 @@ def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> d
     if "derivation" in learned:
         derivation = learned["derivation"]
         converted["derivation"] = derivation | {"parameters": _convert_settings(derivation["parameters"])}
-    for before, after in zip(_list_id_fields(learned, rules), _list_id_fields(converted, rules), strict=True):
+    for before, after in zip(
+        _list_possible_training_id_fields(learned, rules),
+        _list_possible_training_id_fields(converted, rules),
+        strict=True,
+    ):
         if compute_run_id(before) == learned["training"]:
             return converted | {"training": compute_run_id(after)}
     return converted  # the training has an id for one code alone, by which nobody can go on with it
 
 
-def _list_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the sets of values whose hash may be a training's id.
 
     The first set is for a policy derived from games, the second for a self-improvement of any length.
@@ -120,15 +124,15 @@ def _convert_label(kind: str) -> str:
 def _convert_override(key: str, text: str) -> str:
     """Return ``text``, the value of a job's setting ``key``, with the new word for the old one."""
     if key == "kind.method":
-        return _rename(text, OLD_WORD, NEW_WORD)
+        return _replace_if_equal(text, OLD_WORD, NEW_WORD)
     return _convert_label(text) if key == "trainer.kind" else text
 
 
 def _rename_key(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping in which the new word replaces the old one as a key; the order of the keys stays."""
-    return {_rename(key, OLD_WORD, NEW_WORD): value for key, value in values.items()}
+    return {_replace_if_equal(key, OLD_WORD, NEW_WORD): value for key, value in values.items()}
 
 
-def _rename(text: str, old: str, new: str) -> str:
+def _replace_if_equal(text: str, old: str, new: str) -> str:
     """Return ``new`` if ``text`` equals ``old``, and otherwise ``text`` unchanged."""
     return new if text == old else text

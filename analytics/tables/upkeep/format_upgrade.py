@@ -22,7 +22,7 @@ from analytics.store.marker import MARKER_NAME, Marker
 from analytics.store.records import encode_record
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.tables.upkeep import evaluations_step
-from analytics.tables.upkeep.raw_records import RecordValues, read_record, write_record
+from analytics.tables.upkeep.raw_records import RecordValues, read_record_and_check_checksum, write_record_with_checksum
 from quarto.errors import RequestError
 
 VERSION_KEY = "schema_version"  # the key under which a record has the number of its format
@@ -75,7 +75,7 @@ def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> lis
 
     """
     backend, oldest = find_backend(root), marker.read_marker(root).schema_version
-    for path, values in _read_records(backend, root):
+    for path, values in _read_records_with_format(backend, root):
         if values[VERSION_KEY] > SCHEMA_VERSION:
             raise RequestError(
                 f"{path} {marker.describe_other_format(root, values[VERSION_KEY])}, or move the file away"
@@ -92,20 +92,20 @@ def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> lis
         way.append(by_format[version])
     with explain_errors("write to", root):
         for step in way:
-            _apply_step(step, backend, root)
+            _apply_step_without_removal(step, backend, root)
         for step in steps:  # an earlier upgrade may have been killed before this
             step.remove_files(backend, root)
     return way
 
 
-def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
+def _apply_step_without_removal(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
     """Apply an upgrade step, but do not remove any files yet."""
     step.write_files(backend, root)
-    for path, values in _read_records(backend, root):
+    for path, values in _read_records_with_format(backend, root):
         if values[VERSION_KEY] == step.before:
             name = path.relative_to(root).as_posix()
             changed = {**step.convert_record(name, values), VERSION_KEY: step.before + 1}
-            write_record(backend, path, changed)
+            write_record_with_checksum(backend, path, changed)
     if marker.read_marker(root).schema_version == step.before:
         is_known = marker.sound_stamps_path(root).exists()
         backend.replace(root / MARKER_NAME, encode_record(Marker(marker.ARCHIVE_FORMAT, step.before + 1)))
@@ -113,9 +113,9 @@ def _apply_step(step: UpgradeStep, backend: Backend, root: PurePath) -> None:
             marker.remember_archive(root)
 
 
-def _read_records(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
+def _read_records_with_format(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
     """Yield the path and the values of each record that has the number of its format."""
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):
-                yield path, read_record(backend, path, VERSION_KEY)
+                yield path, read_record_and_check_checksum(backend, path, VERSION_KEY)

@@ -74,17 +74,17 @@ class _GameFiles:
         self.effective = archive.select_effective(run_id, GAMES_FOLDER, frozenset([""]), listing.ranges)
         self.replaced = select_replaced_files(archive, run_id, listing.ranges, self.effective)
         self.needed = [file for file in listing.ranges if file not in self.replaced]
-        counted = {archive.find_containing_file(run_id, stored) for stored in self.effective}
+        counted = {archive.resolve_slice_to_file(run_id, stored) for stored in self.effective}
         self.hidden = [file for file in self.needed if file not in counted]  # readers use other games of the same units
 
     def find_replacement_time(self, file: StoredRange) -> float:
         """Return the time at which the youngest of the files that replaced ``file`` was written."""
         covering = self.effective.select_overlapping(file.first, file.end)
         return self._listed.youngest_time(
-            self._archive.find_containing_file(self._run_id, stored) for stored in covering
+            self._archive.resolve_slice_to_file(self._run_id, stored) for stored in covering
         )
 
-    def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
+    def select_derived_files_of_hidden_games(self, files: Iterable[StoredRange]) -> set[StoredRange]:
         """Select those files of a derived table that belong to hidden games.
 
         Hidden games must stay although readers do not use them.
@@ -96,7 +96,7 @@ class _GameFiles:
         }
 
 
-def classify_run_table_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
+def list_needed_and_replaced_files(archive: ArchiveStore, run_id: str) -> RunTableFiles:
     """List the table files of a run that are needed, and those that were replaced. Some files are neither.
 
     A file of games is needed unless fingerprints prove that other files hold its games; see ``replacement_proof``.
@@ -146,7 +146,7 @@ def _classify_derived_files(table: RangeTable, listing: _TableListing, games: _G
     Files for parts of a range of games are needed, because files for the other parts may follow.
     """
     listed = [file for file in listing.ranges if table.is_extent(file.extent)]
-    files.needed.update(map(listing.path, games.select_hidden(listed)))
+    files.needed.update(map(listing.path, games.select_derived_files_of_hidden_games(listed)))
     for extent in {file.extent for file in listed}:
         ranges = select_effective_derived(
             (file for file in listed if table.includes(file.extent, extent)), games.effective
@@ -170,7 +170,7 @@ def remove_replaced_files(archive: ArchiveStore, run_id: str, min_age: float = G
 
     Raises ``FailureError`` if a file cannot be removed.
     """
-    files = classify_run_table_files(archive, run_id)
+    files = list_needed_and_replaced_files(archive, run_id)
     with explain_errors("remove files from", archive.root):
         latest = archive.backend.read_clock(archive.root) - min_age if files.replaced else 0.0
         old = [path for path, since in files.replaced.items() if since <= latest and path not in files.needed]
@@ -211,7 +211,7 @@ class UnneededFile:
     ours: bool  # named as the archive names its files; other files are listed, but never removed
     replaced: bool = False  # readers use other files instead; otherwise, a writer that was killed left the file
 
-    def is_removable(self, least_age: float) -> bool:
+    def is_own_and_old_enough(self, least_age: float) -> bool:
         """Return whether the file is the archive's own, by its name, and at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
@@ -233,8 +233,8 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
     replaced: dict[PurePath, float] = {}
     with explain_errors("list", archive.root):
         files = _list_archive_files(archive)
-        for run_id in _list_run_ids(archive):
-            sorted_out = classify_run_table_files(
+        for run_id in _list_run_ids_with_table_files(archive):
+            sorted_out = list_needed_and_replaced_files(
                 archive, run_id
             )  # after the listing, so that files written meanwhile count as needed
             needed |= sorted_out.needed
@@ -261,7 +261,7 @@ def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
     return files | {path: status for path, status in loose.items() if status is not None}
 
 
-def _list_run_ids(archive: ArchiveStore) -> Iterator[str]:
+def _list_run_ids_with_table_files(archive: ArchiveStore) -> Iterator[str]:
     """Yield the ids of the runs that have table files."""
     names = {name for table in TABLE_FOLDERS for name in archive.backend.list_names(archive.root / table)}
     return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN_FOLDER_PATTERN, name))
@@ -281,10 +281,10 @@ def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], 
 
     Files that have become needed meanwhile stay. Raises ``FailureError`` if a file cannot be removed.
     """
-    able = [file for file in files if file.is_removable(least_age)]
+    able = [file for file in files if file.is_own_and_old_enough(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()
-    for run_id in _list_run_ids(archive) if able else ():
-        needed |= classify_run_table_files(archive, run_id).needed
+    for run_id in _list_run_ids_with_table_files(archive) if able else ():
+        needed |= list_needed_and_replaced_files(archive, run_id).needed
     removed = [file for file in able if file.path not in needed]
     for file in removed:
         with explain_errors("remove", file.path):

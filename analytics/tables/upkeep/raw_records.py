@@ -16,11 +16,13 @@ from quarto.errors import FailureError
 RecordValues = dict[str, Any]  # of a record, without its checksum
 
 
-def read_record(backend: Backend, path: PurePath, version_key: str | None = None) -> RecordValues:
+def read_record_and_check_checksum(
+    backend: Backend, path: PurePath, required_integer_key: str | None = None
+) -> RecordValues:
     """Read the values of a record, and check its checksum.
 
-    If ``version_key`` is given, the record must have an integer under this key: the number of its format. Raises
-    ``FailureError`` if the record is damaged, because a damaged record must not get a new checksum.
+    If ``required_integer_key`` is given, the record must have an integer under this key: the number of its format.
+    Raises ``FailureError`` if the record is damaged, because a damaged record must not get a new checksum.
     """
     with explain_errors("read", path):
         content = backend.read(path)
@@ -28,7 +30,7 @@ def read_record(backend: Backend, path: PurePath, version_key: str | None = None
         values: RecordValues = json.loads(content)
         checksum = values.pop(CHECKSUM)
         is_sound = checksum == add_checksum(values)[CHECKSUM]
-        is_sound = is_sound and (version_key is None or type(values[version_key]) is int)
+        is_sound = is_sound and (required_integer_key is None or type(values[required_integer_key]) is int)
     except (ValueError, KeyError, AttributeError, RecursionError, TypeError):
         is_sound = False
     if not is_sound:
@@ -36,6 +38,6 @@ def read_record(backend: Backend, path: PurePath, version_key: str | None = None
     return values
 
 
-def write_record(backend: Backend, path: PurePath, values: RecordValues) -> None:
+def write_record_with_checksum(backend: Backend, path: PurePath, values: RecordValues) -> None:
     """Write a record with ``values`` and their checksum in place of the record at ``path``. Raises ``OSError``."""
     backend.replace(path, (json.dumps(add_checksum(values), ensure_ascii=False, indent=1) + "\n").encode())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import RunFingerprints, list_contradictions
+from analytics.store.range_files import RunFingerprints, list_contradictions_by_file_of_one
 from analytics.store.ranges import MAX_SUMS, MODULUS, Ranges, StoredRange
 from quarto.errors import FailureError
 
@@ -23,10 +23,10 @@ def select_replaced_files(
 
     ``files`` are all of the run's files of games. Files that readers use are never selected.
     """
-    needed = {archive.find_containing_file(run_id, stored) for stored in games}
+    needed = {archive.resolve_slice_to_file(run_id, stored) for stored in games}
     ineffective = [file for file in files if file not in needed]
     replaced = {file for file in ineffective if games.find_fingerprint(file.first, file.end) == file.fingerprint}
-    replaced |= _select_children(ineffective, games)
+    replaced |= _select_files_tiling_effective_ranges(ineffective, games)
     for file in ineffective:
         if (
             file not in replaced
@@ -37,7 +37,7 @@ def select_replaced_files(
     return replaced
 
 
-def _select_children(files: Sequence[StoredRange], games: Ranges) -> set[StoredRange]:
+def _select_files_tiling_effective_ranges(files: Sequence[StoredRange], games: Ranges) -> set[StoredRange]:
     """Select the files that, alone or with other files, make up a range that readers use, by units and fingerprints."""
     inside: dict[StoredRange, list[StoredRange]] = {}
     for file in files:
@@ -78,5 +78,5 @@ def _has_same_games(archive: ArchiveStore, run_id: str, file: StoredRange, games
     """Return whether ``file`` holds the same games as the ranges that readers use; the games are read to find out."""
     counted = RunFingerprints(archive, run_id, games.select_overlapping(file.first, file.end))
     with suppress(FailureError):  # a damaged file proves nothing
-        return not any(list_contradictions(counted, RunFingerprints(archive, run_id, Ranges([file]))))
+        return not any(list_contradictions_by_file_of_one(counted, RunFingerprints(archive, run_id, Ranges([file]))))
     return False

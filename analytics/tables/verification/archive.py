@@ -23,7 +23,7 @@ from analytics.store.archive import (
     load_sweep_job,
 )
 from analytics.store.files.backend import explain_errors
-from analytics.store.range_files import RunFingerprints, list_contradictions
+from analytics.store.range_files import RunFingerprints, list_contradictions_by_file_of_one
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, compute_run_id
 from analytics.store.schema import SCHEMA_VERSION
@@ -63,7 +63,7 @@ def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lamb
     verification, archive = Verification(), ArchiveStore(archive.root)
     verification.problems += _verify_file_kinds(archive)
     if not verification.problems:
-        _verify_records(archive, verification, on_games)
+        _verify_runs_sweeps_and_policies(archive, verification, on_games)
     return verification
 
 
@@ -80,12 +80,14 @@ def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
         yield Problem(archive.root, f"{error}; until then nothing else is verified")
 
 
-def _verify_records(archive: ArchiveStore, verification: Verification, on_games: Callable[[int], None]) -> None:
+def _verify_runs_sweeps_and_policies(
+    archive: ArchiveStore, verification: Verification, on_games: Callable[[int], None]
+) -> None:
     """Check all runs, sweeps, verdicts and policies of an archive whose files can be listed.
 
     The counts and the problems are added to ``verification``.
     """
-    for run_id in sorted({*archive.list_run_ids(), *archive.list_recorded_run_ids()}):
+    for run_id in sorted({*archive.list_ids_of_runs_with_games(), *archive.list_recorded_run_ids()}):
         verification.runs += 1
         record, problems = _verify_record(archive, run_id)
         verification.problems += problems
@@ -97,8 +99,8 @@ def _verify_records(archive: ArchiveStore, verification: Verification, on_games:
             else:
                 verification.ranges += len(ranges)
                 _verify_run(archive, record, ranges, verification, on_games)
-    verification.problems += _verify_sweeps(archive)
-    verification.problems += _verify_references(archive)
+    verification.problems += _verify_sweep_jobs_are_complete(archive)
+    verification.problems += _verify_runs_of_verdicts_and_jobs(archive)
     verification.problems += [Problem(path, fault) for path, fault in policy_store.list_folders_without_card(archive)]
     for policy_id in policy_cards.list_policy_ids(archive):
         verification.policies += 1
@@ -140,7 +142,7 @@ def _verify_run(
     unsound = set[StoredRange]()
     slices: dict[StoredRange, list[StoredRange]] = {}
     for stored in ranges:
-        slices.setdefault(archive.find_containing_file(record.run_id, stored), []).append(stored)
+        slices.setdefault(archive.resolve_slice_to_file(record.run_id, stored), []).append(stored)
     for file, counted in slices.items():
         files = RangeFiles(archive, record, file)
         frames, problems = read_sound_tables_and_problems(files)
@@ -186,8 +188,8 @@ def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: 
         path = archive.folder(GAMES_FOLDER, record.run_id) / other.name
         try:
             theirs = RunFingerprints(archive, record.run_id, Ranges([other]))
-            for (first, end), stored in list_contradictions(mine, theirs):
-                name = archive.find_containing_file(record.run_id, stored).name
+            for (first, end), stored in list_contradictions_by_file_of_one(mine, theirs):
+                name = archive.resolve_slice_to_file(record.run_id, stored).name
                 fault = f"holds other games of units {first} to {end - 1} than {name}, which counts"
                 replay = archive.format_command(f"archive replay {record.run_id}")
                 yield Problem(
@@ -213,7 +215,7 @@ def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Range
             yield Problem(path, MISSING_VERDICT)
 
 
-def _verify_references(archive: ArchiveStore) -> Iterator[Problem]:
+def _verify_runs_of_verdicts_and_jobs(archive: ArchiveStore) -> Iterator[Problem]:
     """Yield a problem for each verdict and each job of a sweep whose run has no record.
 
     Damaged verdicts and jobs are found elsewhere, and policies do not need their runs.
@@ -229,7 +231,7 @@ def _verify_references(archive: ArchiveStore) -> Iterator[Problem]:
                 yield Problem(path, f"its run {run_id} is gone: {GONE_REMEDY}")
 
 
-def _verify_sweeps(archive: ArchiveStore) -> Iterator[Problem]:
+def _verify_sweep_jobs_are_complete(archive: ArchiveStore) -> Iterator[Problem]:
     files, jobs = archive.list_job_files(), dict[PurePath, int]()
     for path in files:
         numbers = max(jobs.get(path.parent, 0), int(path.stem) + 1)

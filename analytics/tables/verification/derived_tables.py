@@ -26,7 +26,7 @@ from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import read_games, read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.table_files import decode_file_frames, select_units
+from analytics.store.table_files import read_parts_or_raise_value_error, select_units
 from analytics.tables.derived.decisions import (
     DECISIONS_TABLE,
     GIFT,
@@ -36,8 +36,13 @@ from analytics.tables.derived.decisions import (
 )
 from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 from analytics.tables.derived.exact_values import NOT_COUNTED, UNKNOWN
-from analytics.tables.derived.range_table import RangeTable, RowDeriver, compute_rows_per_table, select_best_ranges
-from analytics.tables.verification.game_faults import compute_known_values
+from analytics.tables.derived.range_table import (
+    RangeTable,
+    RowDeriver,
+    compute_rows_per_table,
+    select_ranges_with_most_units,
+)
+from analytics.tables.verification.game_faults import compute_decided_and_late_values
 from analytics.tables.verification.games import Problem
 from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS
 from quarto.errors import FailureError
@@ -65,7 +70,7 @@ class DerivedTableFile:
 
         Raises ``ValueError`` if the file is damaged.
         """
-        return decode_file_frames(self.archive.backend, self.path, self.table.schema, rows)
+        return read_parts_or_raise_value_error(self.archive.backend, self.path, self.table.schema, rows)
 
     def read_games(self, source: StoredRange) -> RangeGames:
         """Read the games in ``source``, a range of games, that lie in the range of this file."""
@@ -109,7 +114,7 @@ def verify_table(
             problems.append(
                 Problem(folder / derived_file.name, "it belongs to games that are not in the archive: remove it")
             )
-    rows, best = 0, set(select_best_ranges(archive, record.run_id, table))
+    rows, best = 0, set(select_ranges_with_most_units(archive, record.run_id, table))
     for extent in sorted({derived_file.extent for derived_file in files if table.is_extent(derived_file.extent)}):
         for stored in archive.list_effective_ranges(record.run_id, name, extent.__eq__):
             sources = [*games.select_overlapping(stored.first, stored.end)]
@@ -124,7 +129,7 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> VerifiedRows:
     try:
         rows = sum(map(len, file.read_frames(COMPARED_ROWS)))
     except (ValueError, FileNotFoundError) as error:
-        return VerifiedRows(0, [Problem(file.path, f"{error}; {file.table.remedy}")])
+        return VerifiedRows(0, [Problem(file.path, f"{error}; {file.table.damaged_file_remedy}")])
     if not with_rows:
         return VerifiedRows(rows, [])
     if file.table is EVALUATIONS_TABLE:
@@ -136,7 +141,7 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> VerifiedRows:
 
 def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
     """Yield the problems of a file of evaluations."""
-    games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.remedy
+    games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.damaged_file_remedy
     for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
         yield Problem(table.path, f"{fault}: {remedy}")
 
@@ -166,7 +171,7 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 
     Only the rows of one ply are in memory at a time.
     """
-    extent, rules = AnnotationExtent.from_text(table.stored.extent), table.record.rules
+    extent, rules = AnnotationExtent.from_text_or_empty(table.stored.extent), table.record.rules
     sources = [table.read_games(source) for source in table.sources]
     chain = _ValueChain(sources, rules.mover_chooses)
     blocks = zip(*(_derive_known_decisions(games, extent, rules) for games in sources), strict=True)
@@ -174,11 +179,11 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
         table, (pl.concat(frames).sort("game_id") for frames in blocks)
     ):
         if not frame.select(GAME_COLUMNS).equals(expected.select(GAME_COLUMNS)):
-            fault = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
+            fault = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.damaged_file_remedy}"
             yield Problem(table.path, fault)
             return
         problems = [
-            *_verify_exact_values(table.path, frame, extent.choices),
+            *_verify_value_ranges(table.path, frame, extent.choices),
             *_verify_known_values(table.path, frame, expected),
         ]
         if not chain.is_continued_by(frame):
@@ -191,7 +196,9 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
     """Yield the decisions of games by ply and kind, with the exact values that need no long search."""
     first = find_first_annotated_plies(games, extent)
-    return derive_decisions_by_ply(games, first, compute_known_values(games.games, first, extent.choices, rules), rules)
+    return derive_decisions_by_ply(
+        games, first, compute_decided_and_late_values(games.games, first, extent.choices, rules), rules
+    )
 
 
 def _pair_stored_with_expected_rows(
@@ -211,7 +218,7 @@ def _pair_stored_with_expected_rows(
     yield pl.concat([waiting, *islice(parts, 1)]), nothing
 
 
-def _verify_exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
+def _verify_value_ranges(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
     before, after, saving = pl.col("value_before"), pl.col("value_after"), pl.col("saving")
     counted = saving.is_between(1, pl.col("legal")) if choices else saving == NOT_COUNTED
     for fault, sound in (
@@ -232,7 +239,7 @@ def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataF
         wrong = (is_known & (stored != truth)).arg_true()
         for row in wrong.head(1):
             fault = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {truth[row]}"
-            remedy = f"(one of {len(wrong)} such decisions at this ply): {DECISIONS_TABLE.remedy}"
+            remedy = f"(one of {len(wrong)} such decisions at this ply): {DECISIONS_TABLE.damaged_file_remedy}"
             yield Problem(path, f"{fault} {remedy}", frame["game_id"][row])
 
 
@@ -270,7 +277,7 @@ def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Probl
         tables = [_merge_sums(table, tables[first : first + MAX_MERGED_TABLES]) for first in starts]
     expected = _merge_sums(table, tables)
     if not all(rows.equals(expected_rows) for rows, expected_rows in _pair_stored_with_expected_rows(table, expected)):
-        yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
+        yield Problem(table.path, f"its rows are not what its games give: {table.table.damaged_file_remedy}")
 
 
 def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
@@ -280,11 +287,11 @@ def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]
     """
     rows, units = compute_rows_per_table(len(tables)), table.stored.units
     yield from table.table.merge_child_rows(
-        [_spool_rows(table_frames, table.table.schema, rows) for table_frames in tables], units
+        [_write_to_spool_and_iterate(table_frames, table.table.schema, rows) for table_frames in tables], units
     )
 
 
-def _spool_rows(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
+def _write_to_spool_and_iterate(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
     """Write rows to a temporary file, and return an iterator over these rows in parts of ``rows`` rows.
 
     The file is written before this function returns, so that little is in memory.

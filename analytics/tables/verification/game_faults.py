@@ -15,7 +15,7 @@ from analytics.tables.derived.exact_values import UNKNOWN, ExactValues, fill_boa
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.bits import piece_to_lanes
 from quarto.jit import int64, kernel
-from quarto.rules import CELLS, PIECES, Rules, finishes_line
+from quarto.rules import CELLS, PIECES, Rules, has_finished_line_at
 from quarto.solver.search import can_win_at_once
 from quarto.solver.solver import Solver
 from quarto.threats import SAFE_PIECES, danger_byte, winning_cells
@@ -94,7 +94,7 @@ def find_faults(
             used[game] |= 1 << piece
             occupied[game] |= 1 << cell
             lanes[game] |= piece_to_lanes(piece) << np.uint64(cell)
-            line[game] = finishes_line(lanes[game], occupied[game], piece, cell, rules)
+            line[game] = has_finished_line_at(lanes[game], occupied[game], piece, cell, rules)
     for game in range(count):
         if fault[game] == FINE:
             fault[game] = _find_end_fault(games, game, opening[game], line[game])
@@ -133,13 +133,13 @@ LATE_PIECES = 10  # positions with at least so many pieces are solved: some 20 m
 SOLVER_MEGABYTES = 1.0  # size of the table of solved boards
 
 
-def compute_known_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
+def compute_decided_and_late_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
     """Compute the exact values in games, from ply ``first`` [G] on, that need no long search.
 
     All other values are ``UNKNOWN``. With ``choices``, the choices that preserve a value are counted on boards with at
     least ``LATE_PIECES`` pieces.
     """
-    values, solver = ExactValues.empty(len(first)), Solver(rules, SOLVER_MEGABYTES)
+    values, solver = ExactValues.zeros_with_uncounted_choices(len(first)), Solver(rules, SOLVER_MEGABYTES)
     for column in (values.gift, values.placement, values.end):
         column.fill(UNKNOWN)
     _fill_decided_values(games, values, rules.tables)

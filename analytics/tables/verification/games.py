@@ -15,7 +15,7 @@ from analytics.store.game_tables import PlyColumns
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
-from analytics.store.table_files import build_games, build_games_without_plies, decode_file_frames
+from analytics.store.table_files import build_games, build_games_without_plies, read_parts_or_raise_value_error
 from analytics.tables.verification.game_faults import FAULT_TEXTS, FINE, MISPLACED, find_faults
 from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES
@@ -52,7 +52,7 @@ class RangeFiles:
     @property
     def plies(self) -> PurePath:
         """The path of the range's file of plies. Raises ``FileNotFoundError`` if there is no such file."""
-        return self.archive.find_path("plies", self.record.run_id, self.stored)
+        return self.archive.find_path_of_containing_file("plies", self.record.run_id, self.stored)
 
 
 def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
@@ -65,7 +65,7 @@ def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.Data
             frames[table] = pl.concat(
                 [
                     pl.DataFrame(schema=TABLE_SCHEMAS[table]),
-                    *decode_file_frames(files.archive.backend, path, TABLE_SCHEMAS[table]),
+                    *read_parts_or_raise_value_error(files.archive.backend, path, TABLE_SCHEMAS[table]),
                 ]
             )
         except FileNotFoundError:
@@ -85,7 +85,7 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
         at = int(np.argmin(possible.to_numpy()))
         yield Problem(files.games, "plies is not 0 to 16, or winner not -1, 0 or 1", games["game_id"][at])
     else:
-        problems = [*_verify_labels(files, games), *_verify_games(files, games, plies)]
+        problems = [*_verify_pairings_and_labels(files, games), *_verify_games(files, games, plies)]
         yield from problems or _verify_fingerprint(files, games, plies)
 
 
@@ -105,7 +105,7 @@ def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Probl
         yield Problem(files.games, fault)
 
 
-def _verify_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
+def _verify_pairings_and_labels(files: RangeFiles, games: pl.DataFrame) -> Iterator[Problem]:
     """Yield problems in those columns of ``games`` that follow from the game id and the run's record."""
     labels = files.record.pairings
     derived = games.select(
@@ -139,7 +139,7 @@ def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -
         fault = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
         yield Problem(files.games, fault, int(game_id[other[0]]))
     elif not faulty:  # sound games have all their imposed plies, and these come first
-        yield from _verify_openings(files, game_id, plies)
+        yield from _verify_shared_openings(files, game_id, plies)
 
 
 def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
@@ -158,7 +158,7 @@ def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) 
         yield Problem(files.plies, f"and {len(wrong) - REPORTED_GAMES} more games that are wrong")
 
 
-def _verify_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
+def _verify_shared_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
     """Yield a problem unless games that should share an opening have the same imposed plies.
 
     An opening is shared by both games of a pair, and by the pairs with the same number in all pairings.

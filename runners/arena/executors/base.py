@@ -128,14 +128,14 @@ class WorkerPool(ABC):
         """
 
     @abstractmethod
-    def request_stop(self) -> None:
+    def forward_stop_to_processes(self) -> None:
         """Ask tasks in other processes to end early. Tasks that share the stop signal notice it themselves.
 
         Calling this method again is harmless.
         """
 
     @abstractmethod
-    def close(self) -> None:
+    def release_workers_abandoning_chunks(self) -> None:
         """Stop using the workers, and abandon the chunks in progress."""
 
 
@@ -174,7 +174,7 @@ class Executor(ABC):
         try:
             while True:
                 if stop.is_set():
-                    pool.request_stop()
+                    pool.forward_stop_to_processes()
                 else:
                     for chunk in islice(source, pool.most_pending - pool.pending):
                         pool.submit(chunk)
@@ -190,7 +190,7 @@ class Executor(ABC):
                 if not has_result:
                     on_idle()
         finally:
-            pool.close()
+            pool.release_workers_abandoning_chunks()
 
     @abstractmethod
     def open_pool(self, task: Task[Any, Any] | Worker[Any, Any], threads: int, stop: threading.Event) -> WorkerPool:
@@ -264,10 +264,10 @@ class _ThreadPool(WorkerPool):
             raise error
         return results
 
-    def request_stop(self) -> None:
+    def forward_stop_to_processes(self) -> None:
         """Do nothing, because tasks notice the request themselves."""
 
-    def close(self) -> None:
+    def release_workers_abandoning_chunks(self) -> None:
         self._ended = True
         for _ in self._threads:
             self._todo.put(None)
@@ -298,7 +298,7 @@ def available_megabytes() -> float:
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
     return min(
         megabytes
-        for megabytes in (installed, _read_machine_megabytes(), _read_cgroup_megabytes())
+        for megabytes in (installed, _read_machine_megabytes(), _read_cgroup_megabytes_left())
         if megabytes is not None
     )
 
@@ -330,7 +330,7 @@ def _read_machine_megabytes() -> float | None:
     return int(sizes[0]) / 1024 if sizes else None
 
 
-def _read_cgroup_megabytes() -> float | None:
+def _read_cgroup_megabytes_left() -> float | None:
     """Return how much memory, in MiB, the limit of the container still allows, or None if there is no limit.
 
     Only control groups of version 2 are supported.

@@ -101,18 +101,18 @@ class _ProcessPool(WorkerPool):
                 lost_chunks.append((worker, chunk))
             else:
                 self._losses = 0
-                self._start.exclude_wait_before_result(task_result.seconds)
+                self._start.exclude_wait_before_work(task_result.seconds)
                 yield log_and_unwrap_result(task_result, self._logged_messages)
         for worker, chunk in lost_chunks:
             self._retry_chunk(worker, chunk)
 
-    def request_stop(self) -> None:
+    def forward_stop_to_processes(self) -> None:
         if not self._is_stopping:
             self._is_stopping = True
             for worker, _ in self._busy.values():
                 worker.request_stop(self._number)
 
-    def close(self) -> None:
+    def release_workers_abandoning_chunks(self) -> None:
         for worker, _ in self._busy.values():  # busy after an error, a second Ctrl-C, or a turn that does not end
             self._workers.remove(worker)
             worker.stop()
@@ -158,7 +158,7 @@ class _Worker:
 
     def describe_death(self) -> str:
         """Describe how the process ended, for the message that reports its loss."""
-        code = self._process.wait(DEATH_SECONDS)
+        code = self._process.wait_and_kill_group(DEATH_SECONDS)
         return "its process closed its pipe" if code is None else describe_exit(code)
 
     def stop(self) -> None:
@@ -232,12 +232,12 @@ class TaskData(NamedTuple):
         return json.dumps(self, sort_keys=True, default=repr)
 
 
-def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> TaskData:
+def build_task_data(task: Task[Any, Any] | Worker[Any, Any], base_of_relative_paths: Path) -> TaskData:
     """Build the data from which a worker can build the same task and find the same modules.
 
     Args:
         task: The task.
-        folder: Base of relative paths.
+        base_of_relative_paths: The folder to which relative paths refer.
 
     Raises:
         TypeError: ``task`` is a function and no ``Task``, so it cannot be sent to another process.
@@ -247,7 +247,7 @@ def build_task_data(task: Task[Any, Any] | Worker[Any, Any], folder: Path) -> Ta
         raise TypeError(f"{task} is no Task, so it cannot be carried out in another process")
     path = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100  (of folders and archives, no file)
     task_class = type(task)
-    return TaskData(str(folder), path, task_class.__module__, task_class.__qualname__, task.to_dict())
+    return TaskData(str(base_of_relative_paths), path, task_class.__module__, task_class.__qualname__, task.to_dict())
 
 
 _worker_cache: dict[str, LazyWorker] = {}  # the last task's worker by ``TaskData.key``, because building takes long
@@ -258,7 +258,7 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:
-        worker, clock = _load_worker(data), WorkClock()
+        worker, clock = _set_paths_and_load_worker(data), WorkClock()
         return TaskResult(worker(chunk, stop), None, collector.records, clock.seconds)
     except BaseException as error:  # noqa: BLE001  (raised again by ``log_and_unwrap_result``)
         return TaskResult(None, to_error_details(error), collector.records)
@@ -266,7 +266,7 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
         root.removeHandler(collector)
 
 
-def _load_worker(data: TaskData) -> LazyWorker:
+def _set_paths_and_load_worker(data: TaskData) -> LazyWorker:
     key = data.key
     if key not in _worker_cache:
         _worker_cache.clear()

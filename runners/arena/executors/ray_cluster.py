@@ -111,20 +111,20 @@ class _RayPool(WorkerPool):
         self._driver.send((self._task, chunk))
 
     def wait_for_results(self) -> Iterator[Any]:
-        if self._driver.has_message():
+        if self._driver.wait_briefly_for_message():
             task_result = self._driver.receive()
             self.pending -= 1
             if task_result is not None:
-                self._start.exclude_wait_before_result(task_result.seconds)
+                self._start.exclude_wait_before_work(task_result.seconds)
                 yield log_and_unwrap_result(task_result, self._logged_messages)
 
-    def request_stop(self) -> None:
+    def forward_stop_to_processes(self) -> None:
         """Cancel the tasks that have not begun, and ask the tasks in progress to end early."""
         if not self._is_stopping:
             self._is_stopping = True
             self._driver.send(None)
 
-    def close(self) -> None:
+    def release_workers_abandoning_chunks(self) -> None:
         if self.pending:
             _stop_all(self._drivers)
 
@@ -142,7 +142,9 @@ class _RayDriver:
         context = multiprocessing.get_context("spawn")
         self._connection, driver_connection = context.Pipe()
         self._process = context.Process(target=_run_driver, args=(driver_connection, resolved_address), daemon=True)
-        with _prepare_driver_start(**{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}):
+        with _set_variables_and_block_signals(
+            **{name: value for name, value in RAY_VARIABLES.items() if name not in os.environ}
+        ):
             self._process.start()
         driver_connection.close()
         try:
@@ -158,7 +160,7 @@ class _RayDriver:
         with self._explain_lost_cluster():
             self._connection.send(message)
 
-    def has_message(self) -> bool:
+    def wait_briefly_for_message(self) -> bool:
         """Wait for a moment, and return whether the process has sent a message."""
         return self._connection.poll(POLL_SECONDS)
 
@@ -214,7 +216,7 @@ def _resolve_address(address: str) -> str:
 
 
 @contextmanager
-def _prepare_driver_start(**variables: str) -> Iterator[None]:
+def _set_variables_and_block_signals(**variables: str) -> Iterator[None]:
     """Set environment variables and block signals while the context's body starts the driver.
 
     The driver inherits the variables and the blocked signals. So signals that request an end reach only the run itself.
@@ -239,7 +241,7 @@ def _prepare_driver_start(**variables: str) -> Iterator[None]:
 
 def _run_driver(connection: Connection, address: str) -> None:
     """Carry out on Ray the tasks that the run sends, until the run is gone."""
-    _leave_process_group()
+    _leave_process_group_and_drop_signals()
     null_descriptor = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
         os.dup2(null_descriptor, descriptor)
@@ -260,7 +262,7 @@ def _run_driver(connection: Connection, address: str) -> None:
         os._exit(0)  # what was started on this machine dies with this process
 
 
-def _leave_process_group() -> None:
+def _leave_process_group_and_drop_signals() -> None:
     """Leave the run's process group, because signals to the group are meant only for the run.
 
     All processes that Ray starts afterwards leave the group, too. Signals that have arrived since this process was
@@ -307,14 +309,14 @@ def _run_tasks(connection: Connection) -> None:
                     ray.cancel(running_task)
         ended, running = ray.wait(running, timeout=POLL_SECONDS)
         for ended_task in ended:
-            connection.send(_fetch_result(ended_task))
+            connection.send(_fetch_result_unless_cancelled(ended_task))
         if ended or time.monotonic() - last_contact > ALIVE_CHECK_SECONDS:
             last_contact = time.monotonic()
             if not ended and not any(node["Alive"] and node["NodeID"] == node_id for node in ray.nodes()):
                 raise EOFError  # Ray would wait for ever
 
 
-def _fetch_result(finished_task: Any) -> TaskResult | None:
+def _fetch_result_unless_cancelled(finished_task: Any) -> TaskResult | None:
     """Return the result of a finished task, or None if the task was cancelled before it began.
 
     Raises ``FailureError`` if the task cannot run, and ``EOFError`` if this machine's part of the cluster has died.
@@ -352,11 +354,11 @@ def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
     """Carry out a chunk on a machine of the cluster. If Ray cancels the task, the chunk is asked to end early."""
     stop, ended, results = threading.Event(), threading.Event(), list[TaskResult]()
 
-    def work() -> None:
+    def run_task_and_keep_result() -> None:
         results.append(run_task(task, chunk, stop))
         ended.set()
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=run_task_and_keep_result, daemon=True).start()
     while not ended.is_set():  # ``join`` would take the thread for ended once it is interrupted
         try:
             ended.wait(POLL_SECONDS)

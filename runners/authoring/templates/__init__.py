@@ -1,4 +1,4 @@
 """Templates of new agents, one for each interface, with their yaml and test.
 
-``create_agent_files`` replaces ``template`` in all names.
+``create_and_describe_agent_files`` replaces ``template`` in all names.
 """

@@ -117,13 +117,13 @@ def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
             for _ in process.request_lines(request, seconds):
                 return None
         except TurnTimeoutError:
-            reason = process.stop_and_describe_silence()
+            reason = process.stop_and_describe_flush_fault()
             if not reason:
                 return None
     return f"no turn came within {AGAIN_SECONDS:g} seconds: {reason}"
 
 
-def _find_order_fault(start: StartProcess, rules: Rules) -> str | None:
+def _find_batched_versus_single_turn_fault(start: StartProcess, rules: Rules) -> str | None:
     """Return the first position whose turn among many positions differs from its turn alone, or None if there is none.
 
     If many positions are sent before one ``go``, the engine must answer them in the same order, each with the turn that
@@ -178,7 +178,7 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
     return None
 
 
-def _find_limit_fault(start: StartProcess, rules: Rules) -> str | None:
+def _find_timed_go_answer_fault(start: StartProcess, rules: Rules) -> str | None:
     """Return how the answer to ``go SECONDS`` breaks the protocol, or None if it does not.
 
     The answer must have the same form as the answer to ``go``.
@@ -197,8 +197,8 @@ def _find_quit_fault(start: StartProcess, rules: Rules) -> str | None:  # noqa: 
 PROTOCOL_RULES: dict[str, ProtocolRule] = {
     "answers are flushed": _find_flush_fault,
     "turns are legal": _find_legality_fault,
-    "answers keep their order": _find_order_fault,
-    "go with a limit": _find_limit_fault,
+    "answers keep their order": _find_batched_versus_single_turn_fault,
+    "go with a limit": _find_timed_go_answer_fault,
     "silence without go": _find_silence_fault,
     "quit ends it": _find_quit_fault,
 }

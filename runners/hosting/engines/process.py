@@ -52,7 +52,7 @@ class EngineProcess:
             try:
                 self._start(command, rules, FIRST_SECONDS)
             except TurnTimeoutError:
-                silence_reason = self.stop_and_describe_silence()
+                silence_reason = self.stop_and_describe_flush_fault()
                 seconds = AGAIN_SECONDS if silence_reason else GREETING_SECONDS
                 try:
                     self._start(command, rules, seconds)
@@ -97,7 +97,7 @@ class EngineProcess:
         except TurnTimeoutError:
             raise TurnTimeoutError(f"it did not answer {line_start!r}") from None
 
-    def stop_and_describe_silence(self) -> str:
+    def stop_and_describe_flush_fault(self) -> str:
         """Close the engine's input, end its process, and return why no answer came, or "" if the reason is unknown."""
         if self._partial_line:
             self.stop()
@@ -120,7 +120,7 @@ class EngineProcess:
         Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
         """
         if not self._lines and select.select([self._output], [], [], 0)[0]:
-            self._read_lines()  # the engine has ended, or written lines without a request
+            self._read_lines_or_raise_ended()  # the engine has ended, or written lines without a request
         if self._lines or self._partial_line:
             raise EngineError(
                 f"it wrote {quote_line(self._lines[-1] if self._lines else self._partial_line)} without being asked"
@@ -140,7 +140,7 @@ class EngineProcess:
                 self.evaluation = _parse_info(line, self.evaluation)
             else:
                 info_lines = 0
-                yield TURNS_BY_LINE.get(normalise_line(line), line)
+                yield TURNS_BY_LINE.get(normalise_case_and_spaces(line), line)
                 self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
@@ -166,7 +166,7 @@ class EngineProcess:
             if not readable and not writable:
                 raise TurnTimeoutError
             if readable:
-                self._read_lines()
+                self._read_lines_or_raise_ended()
             if writable:
                 unsent = unsent[self._write(unsent[:BUFFER_BYTES]) :]
 
@@ -178,7 +178,7 @@ class EngineProcess:
         except OSError:  # the engine has closed its input; reading shows how it ended
             return len(content)
 
-    def _read_lines(self) -> None:
+    def _read_lines_or_raise_ended(self) -> None:
         chunk = os.read(self._output.fileno(), BUFFER_BYTES)
         if not chunk:
             raise self._build_end_error()
@@ -194,7 +194,7 @@ class EngineProcess:
 
         A note for the log contains the last lines of standard error.
         """
-        code = self._process.wait(QUIT_SECONDS)
+        code = self._process.wait_and_kill_group(QUIT_SECONDS)
         if code is None:
             return EngineError("it closed its standard output")
         error_lines = [
@@ -251,7 +251,7 @@ def _parse_info(line: bytes, earlier_evaluation: Evaluation) -> Evaluation:
     return evaluation
 
 
-def normalise_line(line: bytes) -> bytes:
+def normalise_case_and_spaces(line: bytes) -> bytes:
     """Return a line in the form that ``TURNS_BY_LINE`` uses: words in their usual case, separated by single spaces."""
     words = line.split()
     return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])

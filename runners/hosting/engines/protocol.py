@@ -91,7 +91,7 @@ def parse_rules(text: str) -> RulesFields:
     return RulesFields(name, chooser, {frozenset(_parse_cells(line)) for line in lines})
 
 
-def check_seconds(text: str) -> None:
+def check_optional_seconds(text: str) -> None:
     """Raise ``RequestError`` unless the text after ``go`` is empty or a positive number of seconds."""
     try:
         if not text or 0 < float(text) < math.inf:

@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.base.agent import AgentLimits
 from agents.base.player import check_choosers
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.rules import CLASSIC, Rules
 from runners.hosting.polito.player import PolitoPlayer, PolitoSubprocessPool
 
@@ -59,11 +59,11 @@ class Polito:
     ) -> None:
         if folder is None and player is None:
             folder, player = str(SAMPLE), SAMPLE_PLAYER
-        path = _resolve_folder(folder, player)
+        path = _require_and_resolve_folder(folder, player)
         if player is None or not _is_class_path(player):
             fault = "player is missing" if player is None else f"player={player} is not module.Class"
             raise RequestError(
-                f"{fault}: it is the class that plays{describe_valid_names(str(player), _list_player_classes(path))}"
+                f"{fault}: it is the class that plays{suggest_valid_names(str(player), _list_player_classes(path))}"
             )
         if game is not None and not _is_class_path(game):
             raise RequestError(f"game={game} is not module.Class: it is the class of the games that the player plays")
@@ -81,7 +81,7 @@ class Polito:
             "kwargs": dict(kwargs or {}),
             "game": game,
             "game_kwargs": dict(game_kwargs or {}),
-            "python": None if python is None else _resolve_interpreter(python),
+            "python": None if python is None else _resolve_interpreter_path(python),
             "reuse": reuse,
             "most_asks": most_asks,
             "turn_seconds": limits.turn_seconds,
@@ -99,7 +99,9 @@ class Polito:
         """
         folder = Path(self._setup["folder"])
         folder_files = [
-            path for path in sorted(folder.rglob("*")) if path.is_file() and _is_own_file(path.relative_to(folder))
+            path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and _is_outside_excluded_folders(path.relative_to(folder))
         ]
         sources = [path for path in folder_files if path.suffix == ".py"]
         texts = b"\n".join(path.read_bytes() for path in sources)
@@ -125,7 +127,7 @@ class Polito:
         return self._pool
 
 
-def _resolve_folder(folder: str | None, player: str | None) -> Path:
+def _require_and_resolve_folder(folder: str | None, player: str | None) -> Path:
     if folder is None:
         raise RequestError(f"folder is missing: player={player} is a class of a module in a folder, folder=DIR")
     path = Path(folder).expanduser().resolve()
@@ -138,18 +140,20 @@ def _is_class_path(text: str) -> bool:
     return "." in text and all(part.isidentifier() for part in text.split("."))
 
 
-def _resolve_interpreter(python: str) -> str:
+def _resolve_interpreter_path(executable: str) -> str:
     """Return the absolute path of an interpreter. Raises ``RequestError`` if it cannot be executed.
 
     Symbolic links are kept, because a virtual environment is recognised by its link.
     """
-    path = Path(python).expanduser().absolute()
+    path = Path(executable).expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
-        raise RequestError(f"python={python} is no program: name the interpreter that the player needs, ENV/bin/python")
+        raise RequestError(
+            f"python={executable} is no program: name the interpreter that the player needs, ENV/bin/python"
+        )
     return str(path)
 
 
-def _is_own_file(path: Path) -> bool:
+def _is_outside_excluded_folders(path: Path) -> bool:
     return not any(part.startswith(".") or part in EXCLUDED_FOLDERS for part in path.parts)
 
 

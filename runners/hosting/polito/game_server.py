@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from quarto.errors import RequestError, format_error, to_error_details
+from quarto.errors import RequestError, format_error_with_location, to_error_details
 from runners.hosting.polito.live_game import NONE, AnswerChecker, LiveGame
 from runners.hosting.polito.player_factory import (
     PlayerFactory,
@@ -94,20 +94,20 @@ class LiveGames:
     def measure_game_bytes(self) -> int:
         """Build a player, and return how many bytes one more live game takes. Raises what the player raises."""
         started, bytes_before = time.monotonic(), _read_resident_bytes()
-        self._begin_game(0, 0, 0)
+        self._begin_game_ending_others_if_reused(0, 0, 0)
         if not self._reuse and time.monotonic() - started < QUICK_SECONDS:
             bytes_before = _read_resident_bytes()
-            self._begin_game(1, 0, 0)
+            self._begin_game_ending_others_if_reused(1, 0, 0)
         growth = _read_resident_bytes() - bytes_before
         self.end_all_games()
         return growth
 
-    def find_trial_fault(self) -> str:
+    def find_missing_attribute_in_trial_game(self) -> str:
         """Play a game in seat 0, and return what the player's game lacks, or "" if nothing is missing.
 
         The message names the required attribute that is missing. All other errors are ignored here.
         """
-        live, hand = self._begin_game(0, 0, 0), NONE
+        live, hand = self._begin_game_ending_others_if_reused(0, 0, 0), NONE
         board: dict[int, int] = {}
         try:
             while not live.is_over:
@@ -120,8 +120,8 @@ class LiveGames:
                 board[next(cell for cell in range(16) if cell not in board)] = gift
                 hand = next(piece for piece in range(16) if piece not in board.values())
         except BaseException as error:  # noqa: BLE001  (other errors are reported in the games that they end)
-            advice = self._player_factory.describe_missing_attribute(error)
-            return advice and f"{format_error(error)}{advice}"
+            advice = self._player_factory.describe_missing_game_attribute(error)
+            return advice and f"{format_error_with_location(error)}{advice}"
         return ""
 
     def end_all_games(self) -> None:
@@ -150,7 +150,7 @@ class LiveGames:
         turn_start = 0
         try:
             pieces = bin(occupied).count("1") + (hand != NONE)  # Python 3.7 has no bit_count
-            live = self._games.get(slot) or self._begin_game(slot, seed, pieces & 1)
+            live = self._games.get(slot) or self._begin_game_ending_others_if_reused(slot, seed, pieces & 1)
             if self._turn_nanoseconds is None:
                 answer = live.take_turn(lanes, occupied, hand)
             else:
@@ -163,12 +163,12 @@ class LiveGames:
                 self._end_game(slot)
         except BaseException as error:  # noqa: BLE001  (a player may raise anything)
             self._shared[TURN_START] = 0
-            self._failures.append(self._build_failure(i, error, turn_start))
+            self._failures.append(self._build_failure_with_lateness(i, error, turn_start))
             self._end_game(slot)
             return NONE, NONE
         return answer
 
-    def _begin_game(self, slot: int, seed: int, seat: int) -> LiveGame:
+    def _begin_game_ending_others_if_reused(self, slot: int, seed: int, seat: int) -> LiveGame:
         """Begin a live game in a slot. If the player is reused, its other games are ended first."""
         if self._reuse:
             self.end_all_games()
@@ -203,7 +203,7 @@ class LiveGames:
         ):
             raise OutOfTimeError
 
-    def _build_failure(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
+    def _build_failure_with_lateness(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
         """Build the values that describe the failure to answer question ``i``.
 
         The failure counts as a late turn if the turn took too long, whatever ``error`` was raised.
@@ -214,7 +214,7 @@ class LiveGames:
             and time.monotonic_ns() - turn_start > self._turn_nanoseconds
         )
         failure = asdict(to_error_details(error))
-        failure["text"] += self._player_factory.describe_remedy(error)
+        failure["text"] += self._player_factory.describe_missing_library_or_attribute(error)
         return {"index": i, "late": bool(is_late) or isinstance(error, OutOfTimeError), **failure}
 
 
@@ -290,7 +290,8 @@ def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str,
         game_bytes = games.measure_game_bytes()
     except BaseException as error:  # a constructor may raise anything
         raise RequestError(
-            f"player={setup['player']}: it cannot be made: {format_error(error)}{player_factory.describe_remedy(error)}"
+            f"player={setup['player']}: it cannot be made: {format_error_with_location(error)}"
+            f"{player_factory.describe_missing_library_or_attribute(error)}"
         ) from error
     trial_fault = _find_trial_fault_in_fork(games) if setup["trial"] else ""
     if trial_fault:
@@ -312,7 +313,7 @@ def _find_trial_fault_in_fork(games: LiveGames) -> str:
     reader, writer = os.pipe()
     fork_pid = os.fork()
     if not fork_pid:
-        os.write(writer, games.find_trial_fault().encode())
+        os.write(writer, games.find_missing_attribute_in_trial_game().encode())
         os._exit(0)
     os.close(writer)
     ready, _, _ = select.select([reader], [], [], TRIAL_SECONDS)

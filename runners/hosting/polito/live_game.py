@@ -107,14 +107,14 @@ class LiveGame:
                 raise BoardChangedError(
                     f"piece {piece} cannot be put on column {cell & 3}, row {cell >> 2}: {BOARD_CHANGED_MESSAGE}"
                 )
-            self._record_placement(piece, cell)
+            self._remember_placed_piece(piece, cell)
 
     def _select(self, piece: int) -> None:
         if not self.game.select(piece):
             raise BoardChangedError(f"piece {piece} cannot be selected: {BOARD_CHANGED_MESSAGE}")
         self._remaining &= ~(1 << piece)
 
-    def _record_placement(self, piece: int, cell: int) -> None:
+    def _remember_placed_piece(self, piece: int, cell: int) -> None:
         self._occupied |= 1 << cell
         self._features[cell] = FEATURES[piece]
 
@@ -138,7 +138,7 @@ class LiveGame:
         cell = 4 * index(y) + index(x)
         if not 0 <= cell < 16 or self._occupied >> cell & 1:
             raise BoardChangedError(f"column {x}, row {y} is taken and was not refused: {BOARD_CHANGED_MESSAGE}")
-        self._record_placement(piece, cell)
+        self._remember_placed_piece(piece, cell)
         self.is_over = self._occupied == 0xFFFF or self._is_win(cell)
         return cell, True
 

@@ -34,7 +34,7 @@ from runners.hosting.polito.game_server import (
     TURN_START,
 )
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
-from runners.hosting.subprocesses import Limits, read_command_output
+from runners.hosting.subprocesses import Limits, read_command_output_until_limit
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class PolitoSubprocess(Subprocess):
             ) from error
         except RemoteError as error:
             self.stop()
-            raise error.to_arena_error(f"player={setup['player']}") from error
+            raise error.restore_or_wrap_arena_error(f"player={setup['player']}") from error
         self._seconds: float | None = setup["turn_seconds"]
 
     @property
@@ -133,13 +133,13 @@ class PolitoSubprocess(Subprocess):
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
-            self._wait_and_interrupt_late_turns(self._seconds)
+            self._interrupt_late_turns_or_raise_timeout(self._seconds)
         remarks, answers = self.receive(Remarks)
         if len(answers) != 2 * len(questions):
             raise SubprocessDiedError(NO_ANSWER_MESSAGE)
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
-    def _wait_and_interrupt_late_turns(self, seconds: float) -> None:
+    def _interrupt_late_turns_or_raise_timeout(self, seconds: float) -> None:
         """Wait for a response, and interrupt each turn that takes longer than ``seconds``.
 
         Raises ``TurnTimeoutError`` if a turn goes on for ``GRACE_SECONDS`` after that.
@@ -183,7 +183,7 @@ class PolitoSubprocessPool:
                 return self._ready.pop()
         return PolitoSubprocess(self.setup)
 
-    def record_remarks(self, remarks: Remarks) -> None:
+    def record_remarks_and_log_output(self, remarks: Remarks) -> None:
         """Count illegal answers, and log what the player printed."""
         with self._lock:
             self.asked_again += remarks.asked_again
@@ -229,20 +229,20 @@ class PolitoPlayer(BatchPlayer):
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (slots begin their games by themselves)
         """End all games, and begin new ones in ``slots``."""
-        self._begin_games(b"")
+        self._begin_games_in_slots_or_all(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
         if len(slots):
-            self._begin_games(slots.astype(SLOT_FORMAT).tobytes())
+            self._begin_games_in_slots_or_all(slots.astype(SLOT_FORMAT).tobytes())
 
-    def _begin_games(self, slot_bytes: bytes) -> None:
-        self._subprocess = self._subprocess or self._take_subprocess()
+    def _begin_games_in_slots_or_all(self, slot_bytes: bytes) -> None:
+        self._subprocess = self._subprocess or self._take_subprocess_from_pool()
         try:
             self._subprocess.send("begin", slot_bytes)
         except SubprocessDiedError:  # a player may leave a thread behind that ends it: another one begins the games
             self._replace_subprocess()
 
-    def _take_subprocess(self) -> PolitoSubprocess:
+    def _take_subprocess_from_pool(self) -> PolitoSubprocess:
         subprocess = self._pool.take_subprocess()
         self._finalizer = weakref.finalize(self, subprocess.stop)
         return subprocess
@@ -250,7 +250,7 @@ class PolitoPlayer(BatchPlayer):
     def _replace_subprocess(self) -> None:
         self._finalizer()
         self._subprocess = None
-        self._subprocess = self._take_subprocess()
+        self._subprocess = self._take_subprocess_from_pool()
 
     def play(
         self,
@@ -279,7 +279,7 @@ class PolitoPlayer(BatchPlayer):
         questions["slot"], questions["seed"] = slots, rng.seeds
         for name in ("lanes", "occupied", "hand"):
             questions[name] = getattr(batch, name)
-        turns, failures = Turns.empty(len(slots)), dict[int, BaseException]()
+        turns, failures = Turns.allocate(len(slots)), dict[int, BaseException]()
         pending_indices = np.arange(len(slots))  # of questions without an answer
         while len(pending_indices):
             pending_indices = self._fill_in_turns(questions, pending_indices, turns, failures)
@@ -298,7 +298,7 @@ class PolitoPlayer(BatchPlayer):
 
         Questions have to be asked again if the subprocess was replaced.
         """
-        subprocess = self._subprocess = self._subprocess or self._take_subprocess()
+        subprocess = self._subprocess = self._subprocess or self._take_subprocess_from_pool()
         try:
             answers, remarks = subprocess.request_turns(questions[pending_indices])
         except (SubprocessDiedError, TurnTimeoutError) as error:
@@ -316,7 +316,7 @@ class PolitoPlayer(BatchPlayer):
             failures[int(pending_indices[failure.index])] = (
                 self._build_late_error() if failure.late else RemoteError(failure)
             )
-        self._pool.record_remarks(remarks)
+        self._pool.record_remarks_and_log_output(remarks)
         return pending_indices[:0]
 
     def _build_late_error(self) -> TurnTimeoutError:
@@ -328,7 +328,9 @@ def _describe_interpreter_fault(python: str) -> str:
 
     The program may be too old, or may not be Python.
     """
-    output = read_command_output([python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES))
+    output = read_command_output_until_limit(
+        [python, "-c", VERSION_CODE], VERSION_SECONDS, Limits(output_bytes=MAX_VERSION_BYTES)
+    )
     version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", output)
     if version and (int(version[1]), int(version[2])) >= OLDEST_PYTHON:
         return ""

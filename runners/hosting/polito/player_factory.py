@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quarto.errors import RequestError, describe_valid_names, format_error
+from quarto.errors import RequestError, format_error_with_location, suggest_valid_names
 
 ROOT = str(Path(__file__).parents[3])
 OUR_PACKAGES = ("quarto", "runners")  # this project's packages, of which this process has imported modules
@@ -52,7 +52,7 @@ class PlayerFactory:
     def build_game_and_player(self, seat: int) -> tuple[Any, Any]:
         """Build a new game and the player in this seat. Raises what the player's constructor raises."""
         game, kwargs = self._build_game(), copy.deepcopy(self._setup["kwargs"])
-        name = _find_game_parameter(self._player, kwargs)
+        name = _find_game_parameter_unless_first(self._player, kwargs)
         player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
         self.seat_player(game, player, seat)
         return game, player
@@ -60,15 +60,15 @@ class PlayerFactory:
     def _build_game(self) -> Any:
         return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
-    def describe_remedy(self, error: BaseException) -> str:
+    def describe_missing_library_or_attribute(self, error: BaseException) -> str:
         """Return advice about a missing library or game attribute as the end of a message, or "" if there is none."""
         return (
             _describe_missing_library(error, self._setup)
             if isinstance(error, ModuleNotFoundError)
-            else self.describe_missing_attribute(error)
+            else self.describe_missing_game_attribute(error)
         )
 
-    def describe_missing_attribute(self, error: BaseException) -> str:
+    def describe_missing_game_attribute(self, error: BaseException) -> str:
         """Return advice about an attribute that the game lacks as the end of a message, or "" if there is none."""
         match = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
         if not (isinstance(error, AttributeError) and match and match.group(1) == self._game.__name__):
@@ -160,20 +160,20 @@ def load_player_factory(setup: Mapping[str, Any]) -> PlayerFactory:
     ``setup`` holds the parameters of ``agent.Polito``. Raises ``RequestError`` for a class that does not exist, and for
     arguments that a class does not take.
     """
-    player_class = _load_class(setup, "player", ("choose_piece", "place_piece"))
-    name = _find_game_parameter(player_class, setup["kwargs"])
+    player_class = _load_named_class_with_methods(setup, "player", ("choose_piece", "place_piece"))
+    name = _find_game_parameter_unless_first(player_class, setup["kwargs"])
     if name is None:
         _check_kwargs(player_class, "kwargs", setup["player"], setup["kwargs"], "quarto")
     else:
         _check_kwargs(player_class, "kwargs", setup["player"], setup["kwargs"], **{name: "quarto"})
     game_class = None
     if setup["game"] is not None:
-        game_class = _load_class(setup, "game", GAME_METHODS)
+        game_class = _load_named_class_with_methods(setup, "game", GAME_METHODS)
         _check_kwargs(game_class, "game_kwargs", setup["game"], setup["game_kwargs"])
-    return PlayerFactory(player_class, _find_game_module(player_class), game_class, setup)
+    return PlayerFactory(player_class, _find_game_module_or_package(player_class), game_class, setup)
 
 
-def _load_class(setup: Mapping[str, Any], key: str, method_names: Sequence[str]) -> type[Any]:
+def _load_named_class_with_methods(setup: Mapping[str, Any], key: str, method_names: Sequence[str]) -> type[Any]:
     """Load the class that ``setup`` names as ``module.Class`` under ``key``.
 
     Raises ``RequestError`` if there is no such class or if it lacks one of the methods.
@@ -192,7 +192,7 @@ def _load_class(setup: Mapping[str, Any], key: str, method_names: Sequence[str])
             if _defines_class(m, vars(m).get(class_name), method_names)
         ]
         raise RequestError(
-            f"{key}={path}: module '{module_name}' has no class {class_name!r}{describe_valid_names(path, class_paths)}"
+            f"{key}={path}: module '{module_name}' has no class {class_name!r}{suggest_valid_names(path, class_paths)}"
         )
     for method_name in method_names:
         if not callable(getattr(loaded_class, method_name, None)):
@@ -207,10 +207,12 @@ def _import_module(setup: Mapping[str, Any], subject: str, name: str) -> types.M
     except BaseException as error:  # a module may raise anything while it is imported
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (name == missing or name.startswith(f"{missing}.")):
-            hint = describe_valid_names(name, _list_modules(folder))
+            hint = suggest_valid_names(name, _list_modules(folder))
             raise RequestError(f"{subject}: {folder} has no module {name!r}{hint}") from error
         remedy = _describe_missing_library(error, setup) if isinstance(error, ModuleNotFoundError) else ""
-        raise RequestError(f"{subject}: module {name!r} cannot be imported: {format_error(error)}{remedy}") from error
+        raise RequestError(
+            f"{subject}: module {name!r} cannot be imported: {format_error_with_location(error)}{remedy}"
+        ) from error
 
 
 def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
@@ -224,7 +226,7 @@ def _list_modules(folder: str) -> list[str]:
     return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
 
 
-def _find_game_module(player: type[Any]) -> Any:
+def _find_game_module_or_package(player: type[Any]) -> Any:
     """Return the module that defines ``Quarto`` and ``Player``.
 
     This is the module of the player's base class or, if it does not define both, the package ``quarto``.
@@ -251,7 +253,7 @@ def _check_kwargs(
         raise RequestError(f"{key}={dict(kwargs)}: {name}{signature} is called with {game}these: {error}") from error
 
 
-def _find_game_parameter(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
+def _find_game_parameter_unless_first(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
     """Return the name of the parameter that takes the game: the first parameter that ``kwargs`` do not name.
 
     Returns None if this is the very first parameter, because its name may be unknown or may not work as a keyword. The

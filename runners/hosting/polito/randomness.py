@@ -142,7 +142,7 @@ def _patch_unseeded_functions(module: Any) -> None:
     original_seed: Callable[..., None] = module.seed
     original_default_rng: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 
-    def seed(seed: Any = None) -> None:
+    def seed_unless_none(seed: Any = None) -> None:
         """Call ``numpy.random.seed``, but do nothing without a seed."""
         if seed is not None:
             original_seed(seed)
@@ -151,6 +151,6 @@ def _patch_unseeded_functions(module: Any) -> None:
         """Call ``numpy.random.default_rng``; without a seed, draw one from the game's generator."""
         return original_default_rng(GameRandom.current.getrandbits(64) if seed is None else seed)
 
-    module.seed = seed
+    module.seed = seed_unless_none
     if original_default_rng:
         module.default_rng = default_rng

@@ -28,7 +28,7 @@ from analytics.store.files.local_files import create_folder
 from analytics.store.game_tables import merge_games
 from analytics.store.marker import check_outside_archives, remember_archive
 from analytics.store.range_files import write_range
-from quarto.errors import FailureError, RequestError, describe_valid_names
+from quarto.errors import FailureError, RequestError, suggest_valid_names
 from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import project_version
 from runners.arena.execution import execute_experiment
@@ -47,7 +47,7 @@ from runners.learning.benchmark.score import (
     measure_references,
 )
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 
 NAMESPACE = "quarto"  # of the datasets' ids, and the folder that has them
 ARCHIVES_FOLDER = "parquet"  # the folder with the same games as archives
@@ -146,7 +146,7 @@ def select_datasets(names: Sequence[str]) -> list[BenchmarkDataset]:
     selected_names = [name.removeprefix(f"{NAMESPACE}/") for name in names]
     for name in selected_names:
         if name not in valid_names:
-            raise RequestError(f"{name!r} is not a dataset of the benchmark{describe_valid_names(name, valid_names)}")
+            raise RequestError(f"{name!r} is not a dataset of the benchmark{suggest_valid_names(name, valid_names)}")
     return [dataset for dataset in DATASETS if not selected_names or dataset.name in selected_names]
 
 
@@ -186,7 +186,7 @@ def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Even
             console.print_line(f"{split.dataset_id} is there already")
     if missing:
         formats.check_minari_library()
-        console.print_line(_describe_work(missing, request.threads))
+        console.print_line(_describe_games_size_and_duration(missing, request.threads))
     with explain_errors("write to", folder):
         for path in (folder / NAMESPACE, folder / ARCHIVES_FOLDER, folder / WORK_FOLDER):
             create_folder(path)
@@ -200,7 +200,7 @@ def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Even
     return True
 
 
-def _describe_work(splits: Sequence[DatasetSplit], threads: int) -> str:
+def _describe_games_size_and_duration(splits: Sequence[DatasetSplit], threads: int) -> str:
     """Describe the work that remains: the number of games, their size on disk and the expected duration."""
     games = sum(split.total_games for split in splits)
     playing = sum(split.total_games * split.dataset.seconds_per_thousand_games / 1000 for split in splits)
@@ -230,7 +230,7 @@ def _create_split_unless_stopped(
         work_folder.mkdir()
         with (
             open_archive(split.archive_folder(folder)) as opened,
-            show_progress_bar(f"writing {split.name}", "games") as bar,
+            show_progress_bar_or_notes(f"writing {split.name}", "games") as bar,
         ):
             bar.start(split.total_games)
             summary = write_export(
@@ -255,7 +255,7 @@ def _play_games_unless_stopped(
     experiment = open_experiment(RunRequest(spec, split.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
         raise RequestError(f"{work_folder} has games that other code has played: remove this folder to begin anew")
-    with show_progress_bar(f"playing {split.name}", "games") as bar:
+    with show_progress_bar_or_notes(f"playing {split.name}", "games") as bar:
         outcome = execute_experiment(experiment, request.command, stop, bar)
     for line in outcome.misbehaviour:
         raise FailureError(f"{split.name}: {line}")
@@ -270,17 +270,17 @@ def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder
         raise FailureError(f"{work_folder} has lost the record of its run: remove this folder to begin anew")
     shutil.rmtree(staging_folder, ignore_errors=True)
     target = ArchiveStore.open(staging_folder, create=True)
-    target.write_run(structs.replace(check_record_format(record), games=split.games_a_pairing, units=0))
+    target.write_run_and_unit_count(structs.replace(check_record_format(record), games=split.games_a_pairing, units=0))
     with open_archive(work_folder / "played") as opened:
         blocks = [games for _, games in select_games(opened, f"run_id = '{spec.run_id}'").read_blocks()]
-    span = 0, record.unit_line.count_units(split.games_a_pairing)
+    span = 0, record.unit_line.count_units_of_all_pairings(split.games_a_pairing)
     write_range(target, record, span, merge_games(blocks).select_units(record.unit_line, *span))
     with explain_errors("write to", folder):
         staging_folder.rename(split.archive_folder(folder))
     remember_archive(split.archive_folder(folder))  # under its final name
 
 
-def build_source_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
+def build_source_run_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
     """Build the record from which the games of a dataset can be identified."""
     return {"run_id": spec.run_id, "seed": split.seed, "games": split.total_games, "opening_plies": OPENING_PLIES}
 
@@ -321,7 +321,7 @@ def build_metadata(
         "ref_min_score": references.least,
         "ref_max_score": references.greatest,
         "num_episodes_average_score": REFERENCE_GAMES,
-        SOURCE_KEY: build_source_record(split, spec),
+        SOURCE_KEY: build_source_run_record(split, spec),
     }
 
 
@@ -353,7 +353,7 @@ def _has_episodes(split: DatasetSplit, folder: Path) -> bool:
         )
     except (OSError, ValueError) as error:
         raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
-    if stored.get(SOURCE_KEY) != build_source_record(split, split.build_run_spec()):
+    if stored.get(SOURCE_KEY) != build_source_run_record(split, split.build_run_spec()):
         raise _build_other_games_error(path)
     return True
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.exact.position_set import PositionSet, find_shipped_set_path, read_position_set
-from analytics.questions.columns import ResultColumn, format_percent, rank_and_agent_columns
+from analytics.exact.position_set import PositionSet, find_existing_shipped_set, read_position_set
+from analytics.questions.columns import ResultColumn, format_percent, numbered_agent_columns
 from analytics.statistics.tally import Estimate, Tally, score, wilson_interval
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
@@ -22,9 +22,9 @@ from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label, load_agent
 from runners.exact.verdicts import AgentVerdict, JudgeOptions, judge_agent, play_against, select_agents
 from runners.hosting.guarded_agent import silence_forfeit_log
-from runners.hosting.interruption import exit_code, stop_on_signal
+from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import TableOutput
 from runners.terminal.tables import output_frame
 
@@ -42,7 +42,7 @@ class ReferenceReturns(NamedTuple):
     least: float
     greatest: float
 
-    def normalise(self, returns: Estimate) -> Estimate:
+    def scale_from_zero_to_one(self, returns: Estimate) -> Estimate:
         """Convert a mean return and its interval to Minari's normalised score.
 
         The references are treated as exact, so their own intervals do not widen the result.
@@ -115,12 +115,14 @@ class BenchmarkScores(NamedTuple):
     positions: int
 
 
-def score_agents(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> BenchmarkScores | None:
+def score_all_agents_unless_stopped(
+    request: ScoreRequest, options: JudgeOptions, stop: threading.Event
+) -> BenchmarkScores | None:
     """Score agents, or return None if ``stop`` is set before all are scored.
 
     Raises ``RequestError`` if an agent, a policy or a file does not exist, or if the positions belong to other rules.
     """
-    positions = read_position_set(find_shipped_set_path(CLASSIC.name) if request.file is None else request.file)
+    positions = read_position_set(find_existing_shipped_set(CLASSIC.name) if request.file is None else request.file)
     if positions.rules != CLASSIC:
         raise RequestError(
             f"{request.file} holds positions of rules {positions.rules.name!r}: the benchmark is of classic rules"
@@ -152,7 +154,7 @@ def _score_until_stopped(
 ) -> list[AgentScore]:
     """Score the agents one by one; if ``stop`` is set, return the scores that are already complete."""
     scores = []
-    with show_progress_bar("scoring", "turns") as bar:
+    with show_progress_bar_or_notes("scoring", "turns") as bar:
         bar.start(len(agents) * options.turns_per_position * len(positions.logged))
         for agent in agents if not stop.is_set() else ():
             bar.set_description(agent.label)
@@ -162,7 +164,7 @@ def _score_until_stopped(
                 break
             returns = compute_mean_return(games)
             verdict = verdict._replace(notes=[*verdict.notes, *notes])
-            scores.append(AgentScore(verdict, games, returns, references.normalise(returns)))
+            scores.append(AgentScore(verdict, games, returns, references.scale_from_zero_to_one(returns)))
     return scores
 
 
@@ -199,7 +201,7 @@ def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
     ranks = sorted(scores.agent_scores, key=lambda row: (-row.score.mean, row.verdict.agent.label))
     games, regrets = [row.tally for row in ranks], [row.turn_figures for row in ranks]
     columns = [
-        *rank_and_agent_columns([row.verdict.agent.label for row in ranks]),
+        *numbered_agent_columns([row.verdict.agent.label for row in ranks]),
         ResultColumn("score", [f"{row.score.mean:.3f}" for row in ranks]),
         ResultColumn(
             "95 % interval", [f"{row.score.low:.3f} to {row.score.high:.3f}" for row in ranks], drop_priority=1
@@ -218,17 +220,17 @@ def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
     low, high = scores.references
     against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
     console.print_tables(
-        [console.build_table(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide
+        [console.build_escaped_table(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide
     )
 
 
 def score_and_output(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
     """Score policies and agents, print the scores or write them to a file, and return the exit code.
 
-    Raises the same errors as ``score_agents``.
+    Raises the same errors as ``score_all_agents_unless_stopped``.
     """
-    with stop_on_signal() as stop:
-        scores = score_agents(request, options, stop)
+    with stop_on_signal_then_force_exit() as stop:
+        scores = score_all_agents_unless_stopped(request, options, stop)
     if scores is None:
         console.print_note("interrupted: nothing is scored; run the same command again")
         return exit_code()

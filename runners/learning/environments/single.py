@@ -110,7 +110,7 @@ class QuartoEnv(gymnasium.Env):
 
     def _render_and_build_info(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Show the position if a window is open, and build this game's info from the vectorised ``infos``."""
-        self._renderer.show_position(self._current_position())
+        self._renderer.show_position_if_windowed(self._current_position())
         self._mask = infos["action_mask"][0]
         return {"action_mask": self._mask, "seat": int(infos["seat"][0])}
 
@@ -126,7 +126,7 @@ class QuartoEnv(gymnasium.Env):
 
     def render(self) -> Any:
         """Render the board: text (``ansi``), uint8 [height, width, 3] (``rgb_array``), or a window (``human``)."""
-        return self._renderer.render(self._current_position())
+        return self._renderer.render_unless_windowed(self._current_position())
 
     def close(self) -> None:
         self._renderer.close()

@@ -15,8 +15,8 @@ from quarto.bits import piece_to_lanes, popcount
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.observations import ACTIONS, GIFT_CODES, is_legal_turn
 from quarto.position import ALL_CELLS, ALL_PIECES
-from quarto.rng import OPENING_STREAM, stream, turn_offset
-from quarto.rules import NONE, PIECES, finishes_line
+from quarto.rng import OPENING_STREAM, stream, turn_seed_offset
+from quarto.rules import NONE, PIECES, has_finished_line_at
 from runners.hosting.lockstep import OPENINGS_TYPE, try_draw_opening
 
 RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner without one seat for all games
@@ -88,13 +88,13 @@ class OpponentPositions(NamedTuple):
     def empty(size: int) -> OpponentPositions:
         """Create a buffer with room for ``size`` positions."""
         return OpponentPositions(
-            Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8)
+            Batch.allocate(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8)
         )
 
 
 ENVS_TYPE = types.Array(numba.from_dtype(ENV_DTYPE), 1, "C")
 OPTIONS_TYPE = numba.typeof(StepOptions(0, 0, 0))
-OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typeof(Turns.empty(1))
+OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typeof(Turns.allocate(1))
 
 
 @inline_function
@@ -115,7 +115,7 @@ def _place_piece(env: Any, cell: int, seat: int, rules: Any) -> None:
     env.occupied |= int64(1) << cell
     env.hand, env.last_cell = NONE, cell
     env.pieces[ply], env.cells[ply] = piece, cell
-    if finishes_line(env.lanes, int64(env.occupied), piece, cell, rules):
+    if has_finished_line_at(env.lanes, int64(env.occupied), piece, cell, rules):
         _end_game(env, seat, LINE)
     elif env.occupied == ALL_CELLS:
         _end_game(env, NONE, FULL_BOARD)
@@ -134,7 +134,7 @@ def _give_piece(env: Any, piece: int) -> None:
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
-def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int:
+def _play_opening_and_count_plies(envs: Envs, i: int, openings: Any, rules: Any) -> int:
     """Draw the imposed plies of a new game at random, play them, and return their number."""
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
@@ -147,7 +147,7 @@ def _draw_and_play_opening(envs: Envs, i: int, openings: Any, rules: Any) -> int
 
 
 @inline_function
-def _begin_game(env: Any, seat: int, first_seat: int) -> int:
+def _begin_game_and_check_opponent_first(env: Any, seat: int, first_seat: int) -> int:
     """Begin a new game and assign the learner's seat; return 1 if the opponent takes the first turn, otherwise 0.
 
     ``first_seat`` is the seat that takes the first turn.
@@ -162,7 +162,7 @@ def _begin_game(env: Any, seat: int, first_seat: int) -> int:
 
 
 @inline_function
-def _apply_action(env: Any, action: int, rules: Any) -> bool:
+def _apply_action_and_check_reply_due(env: Any, action: int, rules: Any) -> bool:
     """Carry out the learner's decision, and return whether it is then the opponent's turn.
 
     An illegal decision forfeits the game.
@@ -179,7 +179,7 @@ def _apply_action(env: Any, action: int, rules: Any) -> bool:
 
 
 @kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
-def _apply_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
+def _apply_turn_and_check_reply_due(envs: Envs, i: int, turn: int, rules: Any) -> int:
     """Carry out the learner's whole turn; return 1 if it is then the opponent's turn, otherwise 0.
 
     An illegal turn forfeits the game.
@@ -215,20 +215,20 @@ def step_learners_and_count_replies(
             continue
         env.reward, env.terminated, env.truncated, env.begun = 0.0, False, False, env.over
         if env.over:
-            waits = _begin_game(env, options.seat, first) != 0
+            waits = _begin_game_and_check_opponent_first(env, options.seat, first) != 0
             if openings.shape[1]:
-                _draw_and_play_opening(envs, int64(i), openings, rules)
+                _play_opening_and_count_plies(envs, int64(i), openings, rules)
         elif options.turns:
-            waits = _apply_turn(envs, int64(i), int64(actions[i]), rules) != 0
+            waits = _apply_turn_and_check_reply_due(envs, int64(i), int64(actions[i]), rules) != 0
         else:
-            waits = _apply_action(env, int64(actions[i]), rules)
+            waits = _apply_action_and_check_reply_due(env, int64(actions[i]), rules)
         if waits and options.seat == BOTH_SEATS:
             env.seat = 1 - int64(env.seat)
         elif waits:
             turn = popcount(int64(env.occupied)) + int64(env.hand != NONE or mover_chooses)
             batch.lanes[size], batch.occupied[size], batch.available[size] = env.lanes, env.occupied, env.available
             batch.hand[size], batch.last_cell[size] = env.hand, env.last_cell
-            slots[size], turns[size], seeds[size] = i, turn, env.stream + turn_offset(turn)
+            slots[size], turns[size], seeds[size] = i, turn, env.stream + turn_seed_offset(turn)
             size += 1
     return size
 

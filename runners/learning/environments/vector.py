@@ -22,7 +22,7 @@ from analytics.store.game_tables import select_games
 from quarto.batch import Games
 from quarto.env import rendering
 from quarto.env.rendering import RENDER_MODES
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from quarto.observations import (
     ACTIONS,
     SHAPE,
@@ -121,7 +121,7 @@ class GameLog:
         seated = ((learner, opponent), (opponent, learner))
         self._headings = [Heading(rules, "", "", 0, *labels) for labels in seated]  # by the learner's seat
 
-    def add(self, games: Games, seats: NDArray[np.int8]) -> None:
+    def append_as_text(self, games: Games, seats: NDArray[np.int8]) -> None:
         """Append ``G`` games to the file; ``seats`` [G] holds the learner's seat in each game."""
         text = b"".join(format_games(self._headings[seat], select_games(games, seats == seat)) for seat in (0, 1))
         with self.path.open("ab") as file:
@@ -136,7 +136,7 @@ def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
     supported_modes = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
     names = [supported_mode.value for supported_mode in supported_modes]
     if mode not in supported_modes and mode not in names:
-        raise RequestError(f"autoreset_mode={mode} is not offered{describe_valid_names(str(mode), names)}")
+        raise RequestError(f"autoreset_mode={mode} is not offered{suggest_valid_names(str(mode), names)}")
     return bool(AutoresetMode(mode) == AutoresetMode.SAME_STEP)
 
 
@@ -176,7 +176,7 @@ class QuartoVectorEnv(VectorEnv):
             raise RequestError(f"num_envs={num_envs} is not a number of games: give 1 or more")
         if render_mode is not None and render_mode not in STILL_MODES:
             raise RequestError(
-                f"render_mode {render_mode!r} does not exist{describe_valid_names(render_mode, STILL_MODES)}"
+                f"render_mode {render_mode!r} does not exist{suggest_valid_names(render_mode, STILL_MODES)}"
             )
         self.rules = resolve_rules(rules)
         self.num_envs, self.render_mode = num_envs, render_mode
@@ -207,7 +207,7 @@ class QuartoVectorEnv(VectorEnv):
         envs["over"] = True
         if self._player:
             self._player.start(range(self.num_envs))
-        self._step_games(np.zeros(self.num_envs, np.int64), player_has_started=True)
+        self._step_learners_then_opponents(np.zeros(self.num_envs, np.int64), player_has_started=True)
         observations, masks = self._encode_observations_and_masks()
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
@@ -241,7 +241,7 @@ class QuartoVectorEnv(VectorEnv):
         if action_array.shape != (self.num_envs,):
             raise ValueError(f"actions have shape {action_array.shape}, not ({self.num_envs},)")
         envs = self.envs
-        self._step_games(action_array)
+        self._step_learners_then_opponents(action_array)
         observations, masks = self._encode_observations_and_masks()
         rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
         infos: dict[str, Any] = {}
@@ -249,15 +249,15 @@ class QuartoVectorEnv(VectorEnv):
         if over.any():
             infos |= {"ending": envs["ending"].copy(), "_ending": over}
             if self._log is not None:
-                self._log.add(to_games(envs[over]), envs["seat"][over])
+                self._log.append_as_text(to_games(envs[over]), envs["seat"][over])
             if self._resets_at_once:
                 infos |= {"final_obs": observations, "_final_obs": over}
-                self._step_games(action_array, begins_only=True)
+                self._step_learners_then_opponents(action_array, begins_only=True)
                 observations, masks = self._encode_observations_and_masks()
         infos |= {"action_mask": masks, "seat": envs["seat"].copy()}
         return observations, rewards, terminated, truncated, infos
 
-    def _step_games(
+    def _step_learners_then_opponents(
         self, actions: NDArray[np.int64], player_has_started: bool = False, begins_only: bool = False
     ) -> None:
         """Take one step in all games; if ``begins_only``, only begin new games.
@@ -304,5 +304,9 @@ class QuartoVectorEnv(VectorEnv):
         if self.render_mode is None:
             return None
         positions = to_batch(self.envs)
-        render_position = rendering.render_text if self.render_mode == "ansi" else rendering.render_image
+        render_position = (
+            rendering.render_position_and_left_as_text
+            if self.render_mode == "ansi"
+            else rendering.render_position_and_left_as_image
+        )
         return tuple(render_position(positions.position(i)) for i in range(self.num_envs))

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from analytics import format_archive_option
 from analytics.questions.columns import format_count_with_noun
 from analytics.store.files.backend import parse_location
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.config.application import (
     Application,
     CommandOutcome,
@@ -29,7 +29,7 @@ from runners.config.schemas import PolicyBuildConfig
 from runners.config.yaml_options import KIND_GROUP, list_user_folders, load_option, to_plain_dict
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 
 if TYPE_CHECKING:
     from analytics.questions.selection import Selection
@@ -46,15 +46,15 @@ def build_request_from_config(cfg: DictConfig, choices: Mapping[str, str], comma
     kind, settings = choices[KIND_GROUP], to_plain_dict(cfg.kind)
     for key in settings:
         if key not in (valid := load_option(KIND_GROUP, kind)):
-            raise RequestError(f"kind '{kind}' has no parameter {key!r}{describe_valid_names(key, valid)}")
+            raise RequestError(f"kind '{kind}' has no parameter {key!r}{suggest_valid_names(key, valid)}")
     from analytics.store import policy_store
-    from runners.config.agents import find_stored_label
+    from runners.config.agents import find_stored_label_or_same
     from runners.config.requests import build_executor, resolve_thread_count
     from runners.learning.training.policy_build import BuildRequest
 
     root = parse_location(cfg.archive.root)
     if isinstance(settings.get("agent"), str):
-        settings["agent"] = find_stored_label(root, settings["agent"])
+        settings["agent"] = find_stored_label_or_same(root, settings["agent"])
     name = kind if cfg.name is None else cfg.name
     policy_store.check_name(name, "name")
     return BuildRequest(
@@ -116,9 +116,9 @@ class BuildApplication(Application):
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
         request = build_request_from_config(cfg, hydra_cfg.runtime.choices, launch.command)
-        from runners.learning.training.policy_build import select_build_games
+        from runners.learning.training.policy_build import check_and_select_build_games
 
-        return partial(_execute_build, request, select_build_games(request))
+        return partial(_execute_build, request, check_and_select_build_games(request))
 
 
 def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcome:
@@ -128,7 +128,7 @@ def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcom
     for note in request.notes:
         console.print_note(note)
     clock = WorkClock()
-    with show_progress_bar("learning", "games"):
+    with show_progress_bar_or_notes("learning", "games"):
         card = build_policy(request, selection)
     seconds = clock.seconds
     row = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_count_rows(card):,}"}

@@ -66,14 +66,14 @@ def print_comparison(root: PurePath, one: str, other: str) -> None:
     properties = [("policies", " and ".join(f"{card.name} ({card.policy_id}, {card.kind})" for card in cards))]
     common = join_rows(*learned)
     if common is not None:
-        properties += _describe_rows(learned, common)
-    choices = compare_turns(learned[0], learned[1], rules)
+        properties += _describe_row_counts_and_differences(learned, common)
+    choices = compare_turns_in_table_positions(learned[0], learned[1], rules)
     properties += _describe_agreement(choices)
-    tables = [console.build_table(property_columns(dict(properties)), "compared")]
+    tables = [console.build_escaped_table(property_columns(dict(properties)), "compared")]
     if common is not None and common["difference"].sum():
-        tables.append(console.build_table(_build_difference_columns(common, cards), "Largest differences"))
+        tables.append(console.build_escaped_table(_build_difference_columns(common, cards), "Largest differences"))
     if (choices.deterministic & ~choices.same_turn).any():
-        tables.append(console.build_table(_build_turn_columns(choices, cards), "Different turns"))
+        tables.append(console.build_escaped_table(_build_turn_columns(choices, cards), "Different turns"))
     console.print_tables(tables)
 
 
@@ -108,7 +108,7 @@ def _find_value_column(policy: Policy) -> str:
     return next((name for name, column in policy.table.items() if column.dtype.kind == "f"), "count")
 
 
-def _describe_rows(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[str, str]]:
+def _describe_row_counts_and_differences(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[str, str]]:
     rows = [len(next(iter(policy.table.values()))) for policy in learned]
     yield "rows", f"{rows[0]:,} and {rows[1]:,}, {len(common):,} in common"
     if len(common):
@@ -126,7 +126,7 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
     yield "neither at random", f"{int(decided.sum()):,} positions{share}"
 
 
-def compare_turns(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
+def compare_turns_in_table_positions(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
     """Compare the turns that two policies choose in the positions of their tables.
 
     The comparison uses the positions that both tables have or, if they share none, the positions of either table. Of
@@ -142,7 +142,7 @@ def compare_turns(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
         selected = sorted(shared or set.union(*form_sets))
         owner = ("both have" if shared else "either has") if len(form_sets) > 1 else "only one of them has"
         step = max(1, -(-len(selected) // MAX_POSITIONS))
-        positions = [_to_position(*form) for form in selected[::step]]
+        positions = [_to_position_with_piece_0(*form) for form in selected[::step]]
         description = f"{len(positions):,} of {len(selected):,} positions that {owner}"
     players, batch = (
         [build_player(build_policy_agent(policy), rules, "policy") for policy in (one, other)],
@@ -184,7 +184,7 @@ def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] 
     return set(zip(least.tolist(), minimal.tolist(), strict=True))
 
 
-def _to_position(lanes: int, occupied: int) -> PackedPosition:
+def _to_position_with_piece_0(lanes: int, occupied: int) -> PackedPosition:
     """Convert a canonical form to a position, in which piece 0 is in hand."""
     return PackedPosition(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
 

@@ -48,19 +48,21 @@ class LineageNode(NamedTuple):
         return [*before, f"{INDENT * self.depth}{self.heading}", *below]
 
 
-def list_lineage_nodes(archive: ArchiveStore, name_or_id: str) -> list[LineageNode]:
+def list_lineage_nodes(archive: ArchiveStore, policy_name_or_id: str) -> list[LineageNode]:
     """List the nodes of a policy's lineage: the policy, its runs, the policies that played in these runs, and so on.
 
     Each policy is described only once. Raises ``RequestError`` for a policy that is not in the archive.
     """
     return list(
-        _list_policy_nodes(archive, policy_store.find(archive, name_or_id), LineageNode(POLICY, "", None, 0, ""), set())
+        _list_policy_nodes(
+            archive, policy_store.find(archive, policy_name_or_id), LineageNode(POLICY, "", None, 0, ""), set()
+        )
     )
 
 
-def format_lineage(archive: ArchiveStore, name_or_id: str) -> list[str]:
+def format_policy_lineage(archive: ArchiveStore, policy_name_or_id: str) -> list[str]:
     """Format a policy's lineage as lines of text."""
-    return [line for node in list_lineage_nodes(archive, name_or_id) for line in node.lines]
+    return [line for node in list_lineage_nodes(archive, policy_name_or_id) for line in node.lines]
 
 
 def _list_policy_nodes(
@@ -115,12 +117,12 @@ def _list_run_nodes(
     if record is None:
         yield node
         return
-    share = describe_share(games, archive.count_games(node.id), _format_labels(record.agents))
+    share = describe_share(games, archive.count_games(node.id), _format_labels(record.distinct_labels_in_table_order))
     heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
     yield node._replace(
         heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_format_code(record.code)}",)
     )
-    for policy_id, label in _list_agent_policies(record):
+    for policy_id, label in _list_policy_ids_with_labels(record):
         below = LineageNode(POLICY, policy_id, node.id, node.depth + 2, f"policy {policy_id}", policy_id, player=label)
         try:
             card = policy_cards.load_card(archive, policy_id)
@@ -151,7 +153,7 @@ def _format_labels(labels: Sequence[str]) -> str:
     return ", ".join(labels[:MAX_AGENTS]) + (f" and {more} more" if more > 0 else "")
 
 
-def _list_agent_policies(record: RunRecord) -> Iterator[tuple[str, str]]:
+def _list_policy_ids_with_labels(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Yield the id of each policy by which an agent of the run played, with the agent's label.
 
     No pair of id and label is repeated.

@@ -12,7 +12,7 @@ from analytics.store import policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.texts import to_line
 from runners.config.agent_policies import format_policy_card, list_reader_names
-from runners.learning.policies.lineage import format_lineage
+from runners.learning.policies.lineage import format_policy_lineage
 from runners.learning.policies.rebuilding import rebuild_policy
 from runners.terminal import console
 from runners.terminal.files import TableOutput
@@ -32,7 +32,7 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
         )
 
 
-def print_policy(root: PurePath, name: str) -> None:
+def print_policy_and_lineage(root: PurePath, name: str) -> None:
     """Print the card and the lineage of the policy that ``name`` gives by name or id.
 
     Raises ``NotFoundError`` if there is no such policy.
@@ -42,9 +42,9 @@ def print_policy(root: PurePath, name: str) -> None:
     properties = format_policy_card(card, policy_cards.policy_folder(archive, card.policy_id))
     names, texts = zip(*properties, strict=True)  # a name may come more than once
     columns = [text_column("property", names), text_column("value", texts)]
-    console.print_tables([console.build_table(columns, f"policy {card.name}")])
+    console.print_tables([console.build_escaped_table(columns, f"policy {card.name}")])
     console.print_line("Where it comes from:")
-    for line in format_lineage(archive, card.policy_id):
+    for line in format_policy_lineage(archive, card.policy_id):
         console.print_line(line)
 
 
@@ -53,7 +53,7 @@ def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) ->
 
     Returns the exit code, which is 1 if they differ and 0 otherwise. ``trusted`` allows third-party code to run.
     """
-    with console.show_progress_bar("learning again", "games"):
+    with console.show_progress_bar_or_notes("learning again", "games"):
         rebuilt = rebuild_policy(root, name, threads, trusted)
     for difference in rebuilt.differences:
         typer.echo(to_line(difference, 1000), err=True)  # it names columns of anybody's table

@@ -25,7 +25,7 @@ from runners.arena.code_fingerprints import build_class_code_record, list_target
 from runners.arena.executors.base import available_cores
 from runners.arena.experiment import count_missing_games
 from runners.arena.request import RunRequest
-from runners.arena.spec import build_from_settings, check_no_third_party_code, third_party_classes
+from runners.arena.spec import build_from_settings, check_no_third_party_code, describe_classes_not_allowed_in_data
 from runners.arena.storage import ArchiveOptions
 from runners.learning.training.policy_build import build_kind_code_record, derive_from_selection
 
@@ -78,9 +78,11 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
         )
     threads, notes = threads or available_cores(), list[str]()
     if not trusted:
-        check_no_third_party_code(f"policy '{card.name}'", third_party_classes(list_targets(card.learned)))
+        check_no_third_party_code(
+            f"policy '{card.name}'", describe_classes_not_allowed_in_data(list_targets(card.learned))
+        )
     if card.is_derived:
-        rebuilt, notes = _derive_again(archive, card, threads, trusted)
+        rebuilt, notes = _derive_again_noting_changed_runs(archive, card, threads, trusted)
     elif card.kind == GENOME:
         rebuilt = _breed_again(archive, card, threads, trusted)
     else:
@@ -127,7 +129,9 @@ def _list_column_types(policy: Policy) -> dict[str, str]:
     return {name: str(column.dtype) for name, column in policy.table.items()}
 
 
-def _derive_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool) -> RederivedPolicy:
+def _derive_again_noting_changed_runs(
+    archive: ArchiveStore, card: PolicyCard, threads: int, trusted: bool
+) -> RederivedPolicy:
     """Derive the policy again from the games that its card names, and note the runs whose games have changed."""
     derivation = card.learned["derivation"]
     with open_archive(archive.root) as opened:

@@ -24,7 +24,7 @@ from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.records import compute_run_id
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.code_fingerprints import build_class_code_record
 from runners.config.schemas import check_choice
 from runners.config.yaml_options import load_rules
@@ -43,7 +43,7 @@ DEFAULT_SETTINGS = {
 }  # as typed
 
 
-def parse_settings(words: Sequence[str]) -> dict[str, str]:
+def parse_settings_with_defaults(words: Sequence[str]) -> dict[str, str]:
     """Parse settings of the form ``KEY=VALUE``; settings that are not given keep their defaults.
 
     Raises ``RequestError`` for a word that is not such a setting.
@@ -52,9 +52,9 @@ def parse_settings(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not value:
-            raise RequestError(f"{word!r} is not KEY=VALUE{describe_valid_names(key, DEFAULT_SETTINGS)}")
+            raise RequestError(f"{word!r} is not KEY=VALUE{suggest_valid_names(key, DEFAULT_SETTINGS)}")
         if key not in DEFAULT_SETTINGS:
-            raise RequestError(f"there is no setting {key!r}{describe_valid_names(key, DEFAULT_SETTINGS)}")
+            raise RequestError(f"there is no setting {key!r}{suggest_valid_names(key, DEFAULT_SETTINGS)}")
         settings[key] = value
     return settings
 
@@ -90,8 +90,8 @@ def save_network(
 
     Args:
         layers: Weights [inputs, units] and biases [units] of each layer, as NumPy arrays, with rectified linear units
-            between the layers. The first layer has the 357 inputs of ``agents.network.build_inputs``, the last layer a
-            unit for the value of each of the 289 turns.
+            between the layers. The first layer has the 357 inputs of ``agents.network.build_network_inputs``, the last
+            layer a unit for the value of each of the 289 turns.
         name: The name of the policy.
         archive: The root of the archive, which is created if it does not exist.
         rules: The name of a rule set.
@@ -124,7 +124,7 @@ def _parse_options(settings: Mapping[str, str]) -> ImportOptions:
     kind, conflicts = settings["kind"], settings["conflicts"]
     if kind not in VALUE_COLUMNS:
         wrong = f"kind={kind} is not a kind of values of turns" if kind else "kind=KIND is missing"
-        raise RequestError(f"{wrong}{describe_valid_names(kind, VALUE_COLUMNS)}")
+        raise RequestError(f"{wrong}{suggest_valid_names(kind, VALUE_COLUMNS)}")
     check_choice("conflicts", conflicts, CONFLICTS)
     try:
         scale = check_number("scale", float(settings["scale"]))

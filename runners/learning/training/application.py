@@ -18,9 +18,9 @@ from runners.config.application import (
 )
 from runners.config.objectives import SweepTarget
 from runners.config.schemas import TrainConfig
-from runners.hosting.interruption import stop_on_signal
+from runners.hosting.interruption import stop_on_signal_then_force_exit
 from runners.terminal import console
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 
 if TYPE_CHECKING:
     from runners.learning.training.request import TrainingRequest
@@ -57,7 +57,10 @@ def _execute_training(request: TrainingRequest) -> CommandOutcome:
 
     for note in request.notes:
         console.print_note(note)
-    with stop_on_signal() as stop, show_progress_bar("training", "games", request.progress) as progress:
+    with (
+        stop_on_signal_then_force_exit() as stop,
+        show_progress_bar_or_notes("training", "games", request.progress) as progress,
+    ):
         trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None

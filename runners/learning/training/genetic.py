@@ -87,7 +87,7 @@ class GeneticTrainer(Trainer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return describe_rounding("trainer.games", self.games, self.fitness_games)
+        return describe_rounding("trainer.games", self.games, self.games_per_opponent)
 
     def check(self, context: TrainingContext) -> None:
         self.build_training(context).check()
@@ -104,7 +104,7 @@ class GeneticTrainer(Trainer):
         start = (
             None
             if self.start is None
-            else read_genes(context.storage.root, self.start, self.build_breeder().gene_names)
+            else read_genes_of_last_survivors(context.storage.root, self.start, self.build_breeder().gene_names)
         )
         return EvolutionTraining(self, context, start)
 
@@ -117,7 +117,7 @@ class GeneticTrainer(Trainer):
         return self.seats or "swapped"
 
     @property
-    def fitness_games(self) -> int:
+    def games_per_opponent(self) -> int:
         """The number of games that an individual plays against each opponent, rounded up to whole pairs."""
         return self.games + (self.games % 2 if self.effective_seats == "swapped" else 0)
 
@@ -186,7 +186,7 @@ def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
     return mutation, crossover, crossover2
 
 
-def read_genes(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArray[np.float64]:
+def read_genes_of_last_survivors(root: PurePath, policy: str, gene_names: Sequence[str]) -> NDArray[np.float64]:
     """Read the genes of the individuals that survived the last generation of a stored policy.
 
     Raises ``RequestError`` if the archive at ``root`` has no such policy, or if the policy has different genes or does
@@ -245,7 +245,7 @@ class EvolutionTraining:
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
         self._games = 0  # of all individuals so far
-        self._fitness_games = trainer.fitness_games * len(trainer.opponents)  # of one individual
+        self._fitness_games = trainer.games_per_opponent * len(trainer.opponents)  # of one individual
 
     def check(self) -> None:
         """Raise ``RequestError`` if the games of the first generation cannot be played; no game is played."""
@@ -265,8 +265,8 @@ class EvolutionTraining:
         individuals = plan.population + plan.generations * (
             plan.offspring + plan.reevaluates_survivors * plan.population
         )
-        runs = TrainingRuns(self._context, individuals * len(plan.opponents) * plan.fitness_games)
-        genome = self.evolve(lambda request: _play_generation(runs, request))
+        runs = TrainingRuns(self._context, individuals * len(plan.opponents) * plan.games_per_opponent)
+        genome = self.evolve(lambda request: _play_generation_unless_stopped(runs, request))
         return TrainingOutcome(
             policy=Policy(GENOME, genome) if genome else None,
             run_ids=tuple(self._run_ids),
@@ -299,9 +299,9 @@ class EvolutionTraining:
         self._games += self._fitness_games * len(players)
         for number, player in zip(generation.number.tolist(), players, strict=True):
             self._judgements[number] = run_id, player.label
-        judged = self._evolution.end_generation(self._compute_fitness(results))
+        judged = self._evolution.end_generation_and_rank_all(self._compute_fitness(results))
         self._populations.append(self._build_population_rows(judged, int(generation.number[-1])))
-        self._curve.append(self._build_curve_row())
+        self._curve.append(self._build_fitness_curve_row())
         return True
 
     def _build_individual(self, genes: Sequence[float]) -> AgentSpec:
@@ -318,11 +318,11 @@ class EvolutionTraining:
             rules=context.rules,
             agents=(*players, *self._opponents),
             pairings=tuple(product(range(len(players)), opponents)),
-            seed=compute_run_seed(context.seed, self._evolution.generation, plan.fitness_games),
+            seed=compute_run_seed(context.seed, self._evolution.generation, plan.games_per_opponent),
             opening_plies=0,
             seats=plan.effective_seats,
         )
-        return context.build_request(spec, plan.fitness_games)
+        return context.build_request(spec, plan.games_per_opponent)
 
     def _compute_fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
         """Compute the fitness of each player against each opponent: [n, F] float64.
@@ -332,13 +332,13 @@ class EvolutionTraining:
         rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
         return np.array(rewards).reshape(-1, len(self._opponents))
 
-    def _build_population_rows(self, judged: Population, youngest: int) -> pl.DataFrame:
+    def _build_population_rows(self, judged: Population, newest_individual: int) -> pl.DataFrame:
         """Build the rows of the table ``population`` for one generation: all individuals, with the best first.
 
-        ``youngest`` is the number of the individual that was made last.
+        ``newest_individual`` is the number of the individual that was made last.
         """
         generation, numbers = self._evolution.generation, judged.number.tolist()
-        new = judged.number > youngest - self._plan.offspring
+        new = judged.number > newest_individual - self._plan.offspring
         run_ids, labels = zip(*(self._judgements[number] for number in numbers), strict=True)
         return pl.DataFrame(
             {
@@ -375,14 +375,14 @@ class EvolutionTraining:
             schema |= {f"best{against}": pl.Float64(), f"mean{against}": pl.Float64()}
         return schema
 
-    def _build_curve_row(self) -> tuple[float, ...]:
+    def _build_fitness_curve_row(self) -> tuple[float, ...]:
         """Build the row of the learning curve for one generation: the best and the mean fitness of its survivors."""
         fitness = self._evolution.population.fitness
         best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
         return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
 
 
-def _play_generation(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
+def _play_generation_unless_stopped(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
     """Play the games of a generation, and return their results, or None if ``stop`` was set before all were played."""
     outcome = runs.execute_run(request)
     return GenerationResult(outcome.run_id, outcome.results) if outcome else None

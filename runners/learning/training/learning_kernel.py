@@ -22,7 +22,7 @@ from agents.learning.learner import (
 from quarto.batch import Games, Lockstep
 from quarto.jit import kernel
 from quarto.rules import CELLS
-from runners.hosting.lockstep import GameNumbers, play_to_end, set_up_games, write_outcomes
+from runners.hosting.lockstep import GameNumbers, play_to_end, set_up_and_count_games, write_outcomes
 
 PAIR_GAMES = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
 
@@ -37,11 +37,11 @@ class GameBuffers(NamedTuple):
 
     @staticmethod
     def from_games(games: Games) -> GameBuffers:
-        return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR_GAMES), games, np.zeros(1, np.int64))
+        return GameBuffers(Lockstep.allocate(1), Games.allocate(PAIR_GAMES), games, np.zeros(1, np.int64))
 
 
 AGENT_PAIR_TYPE = types.UniTuple(AGENT_TYPE, 2)
-BUFFERS_TYPE = numba.typeof(GameBuffers.from_games(Games.zeros(1)))
+BUFFERS_TYPE = numba.typeof(GameBuffers.from_games(Games.allocate(1)))
 
 
 @kernel(
@@ -49,7 +49,7 @@ BUFFERS_TYPE = numba.typeof(GameBuffers.from_games(Games.zeros(1)))
         TURN_TYPE, TURN_TYPE, UPDATE_TYPE, AGENT_PAIR_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE
     )
 )
-def play_and_learn_until_full(
+def play_and_learn_and_check_room(
     turn: TurnKernel,
     opponents_turn: TurnKernel,
     update: UpdateKernel,
@@ -72,7 +72,7 @@ def play_and_learn_until_full(
     for column in range(column_range[0], column_range[1]):
         game = column % training_games.games_per_pair
         number = training_games.first_pair + column // training_games.games_per_pair
-        set_up_games(GameNumbers(training_games.run, 0, number, game, PAIR_GAMES), no_opening, state, pair)
+        set_up_and_count_games(GameNumbers(training_games.run, 0, number, game, PAIR_GAMES), no_opening, state, pair)
         if training_games.seat ^ game == 0:
             play_to_end(turn, agent, opponents_turn, opponents, rules, (0, 1), state, pair)
         else:

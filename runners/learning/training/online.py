@@ -19,7 +19,7 @@ from analytics.policies.relearning import LearnerState, compute_learning_curve, 
 from analytics.store.records import LABEL, SEATS, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
-from quarto.errors import RequestError, is_ctrl_c
+from quarto.errors import RequestError, is_ctrl_c_in_main_thread
 from runners.arena.batch_engine import Pace, PairRange
 from runners.arena.code_fingerprints import describe_code_differences
 from runners.arena.experiment import Experiment, RangeWriter, open_experiment, record_contribution
@@ -27,7 +27,7 @@ from runners.arena.spec import AgentSpec, RunSpec, format_label
 from runners.config.requests import describe_rounding
 from runners.config.schemas import check_choice
 from runners.config.yaml_options import list_options, load_option
-from runners.learning.training.learning_kernel import GameBuffers, play_and_learn_until_full
+from runners.learning.training.learning_kernel import GameBuffers, play_and_learn_and_check_room
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class _OnlineTraining:
 
         The run has only one pairing, so a unit of the run is one pair.
         """
-        total_units = self._experiment.unit_line.count_units(self._experiment.request.games)
+        total_units = self._experiment.unit_line.count_units_of_all_pairings(self._experiment.request.games)
         with RangeWriter(self._experiment, first_pair, total_units) as writer:
             while first_pair < end_pair and not self._is_stopping():
                 pairs, started = min(self._pace.next_pair_count(0), end_pair - first_pair), time.perf_counter()
@@ -202,9 +202,9 @@ class _OnlineTraining:
         The learner learns from each game before the next one begins.
         """
         column, end = 0, pairs * self._spec.games_per_pair
-        buffers, training_games = GameBuffers.from_games(Games.zeros(end)), self._build_training_games(first_pair)
+        buffers, training_games = GameBuffers.from_games(Games.allocate(end)), self._build_training_games(first_pair)
         while column < end:
-            column, room = self._play_compiled_until_full(training_games, (column, end), buffers)
+            column, room = self._play_compiled_and_check_room(training_games, (column, end), buffers)
             if not room:
                 self.state.enlarge_knowledge()
             elif column < end:
@@ -212,7 +212,7 @@ class _OnlineTraining:
                 column += 1
         return buffers.games
 
-    def _play_compiled_until_full(
+    def _play_compiled_and_check_room(
         self, training_games: TrainingGames, column_range: tuple[int, int], buffers: GameBuffers
     ) -> tuple[int, bool]:
         """Play as many games in ``column_range`` as one kernel call can, and learn from each.
@@ -227,11 +227,11 @@ class _OnlineTraining:
         state = self.state
         turn, update, both = state.player.turn, state.learner.load_update(), (state.player.agent, opponent.agent)
         try:
-            column, room = play_and_learn_until_full(
+            column, room = play_and_learn_and_check_room(
                 turn, opponent.turn, update, both, self._spec.rules.tables, training_games, column_range, buffers
             )
         except BaseException as error:  # a turn raised: the engine plays that game again and logs the forfeit
-            if is_ctrl_c(error):
+            if is_ctrl_c_in_main_thread(error):
                 raise
             return int(buffers.finished_columns[0]), True
         return int(column), bool(room)
@@ -241,7 +241,7 @@ class _OnlineTraining:
         engine = self._experiment.engine
         engine.replace_player(LEARNER, self.state.player)
         pair, game = divmod(column, training_games.games_per_pair)
-        pair_games = Games.zeros(training_games.games_per_pair)
+        pair_games = Games.allocate(training_games.games_per_pair)
         engine.play_half(PairRange(0, training_games.first_pair + pair, 1), game, pair_games)
         for block_field, game_field in zip(games, pair_games, strict=True):
             block_field[..., column] = game_field[..., game]

@@ -29,10 +29,10 @@ from analytics.policies.kinds.dataset import (
     LearnedPolicy,
     LearningKind,
     PolicyKind,
-    build_id_ranges,
+    build_stepped_id_ranges,
+    check_rules_and_sort_for_learning,
     format_fingerprints,
     load_dataset,
-    sort_for_learning,
 )
 from analytics.questions.selection import Selection, read_selected_games, select_games
 from analytics.store import policy_store
@@ -43,7 +43,7 @@ from analytics.store.policy_store import PolicyOrigin
 from analytics.store.ranges import FileSlice
 from analytics.store.records import compute_run_id
 from analytics.tables.derived.range_table import Chunk
-from quarto.errors import ArenaError, FailureError, RequestError, find_error_location
+from quarto.errors import ArenaError, FailureError, RequestError, describe_author_error_location
 from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import build_class_code_record
 from runners.arena.executors.base import MEBIBYTE, THREADS, Executor, Task, Worker, available_megabytes
@@ -93,7 +93,7 @@ def derive_from_selection(
     return DerivedFromGames(LearnedPolicy(policy), dataset)
 
 
-def describe_kind(kind: str, settings: Mapping[str, Any]) -> str:
+def format_kind_name_and_class(kind: str, settings: Mapping[str, Any]) -> str:
     """Return the name of a kind with its class, for messages."""
     return f"kind '{kind}' ({settings['_target_']})"
 
@@ -110,7 +110,7 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise FailureError(
-            f"{describe_kind(kind, settings)} raised {reason}, at {find_error_location(error)}"
+            f"{format_kind_name_and_class(kind, settings)} raised {reason}, at {describe_author_error_location(error)}"
         ) from error
 
 
@@ -141,7 +141,7 @@ class CountTask(Task[CountChunk, CountResult]):
 def list_count_chunks(selection: Selection) -> Iterator[CountChunk]:
     """Yield a chunk for each file that holds selected games."""
     for record in selection.runs:
-        for file, ids in selection.select_ranges_and_ids(record):
+        for file, ids in selection.list_ranges_with_ids_of_run(record):
             if ids is not None:  # only the ids of games in this file travel to the worker
                 unit = record.unit_line.compute_units(ids)
                 ids = ids[(file.first <= unit) & (unit < file.end)]  # noqa: PLW2901
@@ -191,7 +191,7 @@ class BuildRequest:
         return compute_run_id({"kind": self.kind, "settings": dict(self.settings), "where": self.where})
 
 
-def select_build_games(request: BuildRequest) -> Selection:
+def check_and_select_build_games(request: BuildRequest) -> Selection:
     """Select the games of a request without reading them.
 
     The archive is opened here and stays open until ``build_policy`` closes it.
@@ -206,7 +206,7 @@ def select_build_games(request: BuildRequest) -> Selection:
         opened = stack.enter_context(open_archive(request.root))
         policy_store.check_name_free(opened.archive, request.name, request.training_id, "name")
         selection = select_games(opened, request.where)
-        sort_for_learning(selection.runs)
+        check_rules_and_sort_for_learning(selection.runs)
         if loads_all_games:
             _check_memory(selection.games)
         stack.pop_all()
@@ -259,7 +259,7 @@ def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPo
     """
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
-    return DerivedPolicy(learned.policy, games.to_id_ranges(), sums, learned.curve, evaluation_sums)
+    return DerivedPolicy(learned.policy, games.to_stepped_id_ranges(), sums, learned.curve, evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
@@ -273,8 +273,8 @@ def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedP
         sums[run_id] = sums.get(run_id, 0) + fingerprint
     kind = cast("CountingKind", request.policy_kind)
     policy = call_kind(request.kind, request.settings, lambda: kind.policy_from_counts(counts))
-    runs = [record.run_id for record in sort_for_learning(selection.runs)]
-    ranges = build_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
+    runs = [record.run_id for record in check_rules_and_sort_for_learning(selection.runs)]
+    ranges = build_stepped_id_ranges({run_id: selection.read_game_ids(run_id) for run_id in runs})
     return DerivedPolicy(policy, ranges, format_fingerprints({run_id: sums[run_id] for run_id in runs}))
 
 
@@ -283,7 +283,7 @@ def _check_policy(request: BuildRequest, policy: Any) -> Policy:
 
     Raises ``FailureError`` if the result is not a policy that can be stored.
     """
-    kind_description = describe_kind(request.kind, request.settings)
+    kind_description = format_kind_name_and_class(request.kind, request.settings)
     if not isinstance(policy, Policy):
         raise FailureError(
             f"{kind_description} returned {type(policy).__name__}, not a Policy (see agents/learning/policy.py)"

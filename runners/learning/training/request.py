@@ -25,7 +25,12 @@ from runners.arena.code_fingerprints import build_class_code_record, list_target
 from runners.arena.spec import build_from_settings
 from runners.config.agent_policies import list_reader_names
 from runners.config.application import ObjectiveValue
-from runners.config.requests import build_archive_options, build_executor, name_rules, resolve_thread_count
+from runners.config.requests import (
+    build_archive_options,
+    build_executor,
+    name_rules_by_changed_keys,
+    resolve_thread_count,
+)
 from runners.config.yaml_options import build_rules, flatten_settings, load_option, to_plain_dict
 from runners.learning.training.policy_build import build_kind_code_record
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome
@@ -80,7 +85,7 @@ def training_request_from_config(cfg: DictConfig, choices: Mapping[str, str], co
     """
     context = TrainingContext(
         name=choices["trainer"],
-        rules=name_rules(build_rules(to_plain_dict(cfg.rules)), choices["rules"]),
+        rules=name_rules_by_changed_keys(build_rules(to_plain_dict(cfg.rules)), choices["rules"]),
         seed=cfg.seed,
         threads=resolve_thread_count(cfg),
         storage=build_archive_options(cfg.archive),
@@ -155,12 +160,14 @@ def save_policy(request: TrainingRequest, outcome: TrainingOutcome, policy: Poli
     tables = {"curve": outcome.curve, **outcome.tables}
     derivation = outcome.origin.get("derivation")
     code = build_kind_code_record(derivation["parameters"]) if derivation else request.code  # what can rebuild it
-    picture = style.render_curve_svg(outcome.curve, f"How {context.name} learned", _format_subtitle(request))
+    picture = style.render_curve_svg(
+        outcome.curve, f"How {context.name} learned", _format_opponents_conditions_and_changes(request)
+    )
     origin = PolicyOrigin(request.policy, context.rules, code, learned, tables, {"curve": picture})
     return policy_store.save(ArchiveStore.open(context.storage.root), policy, origin)
 
 
-def _format_subtitle(request: TrainingRequest) -> list[str]:
+def _format_opponents_conditions_and_changes(request: TrainingRequest) -> list[str]:
     """Format the subtitle of the learning curve: a line on opponents and conditions, and one on changed settings."""
     settings, context = request.settings, request.context
     opponents = settings.get("opponents", settings.get("opponent"))
@@ -259,7 +266,7 @@ def _describe_work(request: TrainingRequest, outcome: TrainingOutcome) -> str:
     runs = f"run {outcome.run_ids[0]}" if len(outcome.run_ids) == 1 else f"{len(outcome.run_ids)} runs"
     if outcome.played == 0:
         return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
-    speed = console.format_speed(outcome.played, outcome.seconds)
+    speed = console.format_games_time_and_speed(outcome.played, outcome.seconds)
     return f"{speed}; learned from {runs} in {request.context.storage.root}."
 
 

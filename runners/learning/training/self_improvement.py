@@ -30,7 +30,7 @@ from analytics.store.game_tables import RangeGames
 from analytics.store.policy_cards import PolicyCard
 from analytics.tables.derived.exact_values import ExactValues
 from quarto.batch import GAME_BITS
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.experiment import open_experiment
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
@@ -42,7 +42,7 @@ from runners.learning.training.policy_build import (
     build_kind,
     build_kind_code_record,
     build_policy,
-    select_build_games,
+    check_and_select_build_games,
 )
 from runners.learning.training.trainer import Trainer, TrainingContext, TrainingOutcome, TrainingRuns
 
@@ -106,7 +106,7 @@ class SelfImprovement(Trainer):
             valid = [parameter for parameter in defaults if parameter != "_target_"]
             if key not in valid:
                 raise RequestError(
-                    f"trainer.kind={self.kind}: {name} has no parameter {key!r}{describe_valid_names(key, valid)}"
+                    f"trainer.kind={self.kind}: {name} has no parameter {key!r}{suggest_valid_names(key, valid)}"
                 )
         return KindSettings(name, defaults | parameters)
 
@@ -144,7 +144,7 @@ class _SelfImprovementTraining:
         plan = self._plan
         card: PolicyCard | None = None
         for generation in range(plan.generations + 1):
-            card = self._derive_policy(generation) if generation else None
+            card = self._derive_policy_unless_stored(generation) if generation else None
             if not self._measure_strength_unless_stopped(generation) or (
                 generation < plan.generations and not self._play_itself_unless_stopped(generation)
             ):
@@ -208,7 +208,7 @@ class _SelfImprovementTraining:
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
         archive = ArchiveStore.open(self._context.storage.root)
-        return measure_first_agent_regret(archive, run_id, self._plan.regret_games, self._context.threads)
+        return measure_first_agent_regret_by_pairing(archive, run_id, self._plan.regret_games, self._context.threads)
 
     def _play_itself_unless_stopped(self, generation: int) -> bool:
         """Play the self-play games from which the next policy is learned.
@@ -223,7 +223,7 @@ class _SelfImprovementTraining:
         self._learned_from.append(outcome.run_id)
         return True
 
-    def _derive_policy(self, generation: int) -> PolicyCard:
+    def _derive_policy_unless_stored(self, generation: int) -> PolicyCard:
         """Derive the policy of a generation from the self-play games of earlier generations.
 
         Returns the policy's card. A policy that is already stored is not derived again.
@@ -248,7 +248,7 @@ class _SelfImprovementTraining:
             and stored_card.code == build_kind_code_record(settings)
         ):
             return stored_card
-        return build_policy(request, select_build_games(request))
+        return build_policy(request, check_and_select_build_games(request))
 
     def _build_strength_request(self, player: AgentSpec) -> RunRequest:
         """Build the request of the games that the player plays against each opponent.
@@ -321,8 +321,10 @@ class PlayerRegret(NamedTuple):
         return self.total / self.decisions if self.decisions else None
 
 
-def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
-    """Measure, for each pairing, the regret of the first agent in the pairing's first ``games`` games.
+def measure_first_agent_regret_by_pairing(
+    archive: ArchiveStore, run_id: str, games_per_pairing: int, threads: int
+) -> dict[int, PlayerRegret]:
+    """Measure, for each pairing, the regret of the first agent in the pairing's first ``games_per_pairing`` games.
 
     Only decisions that the agent itself made on boards with at least ``MIN_PIECES`` pieces are judged, so imposed plies
     do not count. The rules of the run must let the opponent choose the piece. Raises ``FailureError`` for a damaged
@@ -331,7 +333,7 @@ def measure_first_agent_regret(archive: ArchiveStore, run_id: str, games: int, t
     regrets: dict[int, PlayerRegret] = {}
     with open_archive(archive.root) as opened:
         number = f"game_id % {1 << GAME_BITS}"
-        stream = GameStream(select_games(opened, f"run_id = '{run_id}' AND {number} < {games}"))
+        stream = GameStream(select_games(opened, f"run_id = '{run_id}' AND {number} < {games_per_pairing}"))
         evaluator = GameSolver(stream.rules, AnnotationOptions(threads=threads, megabytes=TABLE_MEGABYTES))
         for _, range_games in stream.read_blocks():
             first_plies = np.maximum(range_games.opening, MIN_PIECES).astype(np.int8)

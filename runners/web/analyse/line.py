@@ -26,7 +26,7 @@ from runners.play.dialogue import parse_and_play_decision
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import urls
 from runners.web.page_rendering import check_decision_words, parse_whole_number
-from runners.web.tiles import player_name
+from runners.web.tiles import strip_person_prefix
 
 ANALYSE_PATH = "/analyse"
 MAX_DECISIONS = 2 * CELLS + 1  # of a game
@@ -79,7 +79,7 @@ class AnalysisLine:
     def names(self) -> tuple[str, str]:
         """The names of the two players, by seat."""
         label_0, label_1 = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
-        return player_name(label_0), player_name(label_1)
+        return strip_person_prefix(label_0), strip_person_prefix(label_1)
 
     @property
     def imposed_decision_count(self) -> int:
@@ -145,7 +145,7 @@ def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> An
     """
     rules = choices.load_rules(values.get("rules") or CLASSIC_NAME)
     start = parse_start_position(values["start"], rules) if values.get("start") else Game(rules)
-    return _parse_branch_and_position(AnalysisLine(rules, start, _parse_decisions(values, "line")), values, "0")
+    return _parse_branch_position_and_seconds(AnalysisLine(rules, start, _parse_decisions(values, "line")), values, "0")
 
 
 def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
@@ -160,10 +160,12 @@ def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLi
     if values.get("ply"):
         plies = min(parse_whole_number(values, "ply"), total)
         at = plies if rules.mover_chooses else min(at, 2 * plies + 1)
-    return _parse_branch_and_position(line, values, str(at))
+    return _parse_branch_position_and_seconds(line, values, str(at))
 
 
-def _parse_branch_and_position(line: AnalysisLine, values: Mapping[str, str], default_position: str) -> AnalysisLine:
+def _parse_branch_position_and_seconds(
+    line: AnalysisLine, values: Mapping[str, str], default_position: str
+) -> AnalysisLine:
     """Return the line with the branch, the position and the search time that an address names.
 
     ``values`` are the query parameters of the address.
@@ -257,19 +259,23 @@ def parse_pasted_text(text: str, rules_name: str, choices: AgentsAndRules) -> li
         )
     if len(entries) == 1:
         return [
-            PastedLine(entries[0][0], _format_title(entries[0][1]), parse_text_line(entries[0][1], rules_name, choices))
+            PastedLine(
+                entries[0][0],
+                _format_players_and_plies(entries[0][1]),
+                parse_text_line(entries[0][1], rules_name, choices),
+            )
         ]
     return [_parse_pasted_line(number, line, rules_name, choices) for number, line in entries]
 
 
 def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: AgentsAndRules) -> PastedLine:
     try:
-        return PastedLine(line_number, _format_title(text), parse_text_line(text, rules_name, choices))
+        return PastedLine(line_number, _format_players_and_plies(text), parse_text_line(text, rules_name, choices))
     except RequestError as error:
         return PastedLine(line_number, text[:60], None, str(error))
 
 
-def _format_title(text: str) -> str:
+def _format_players_and_plies(text: str) -> str:
     """Return the title of a pasted game: its players, if its tags name them, and its plies.
 
     A text with invalid tags is its own title.

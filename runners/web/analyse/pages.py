@@ -39,7 +39,7 @@ from runners.web.analyse.searches import (
     ExplorerService,
     SearchService,
     SolvedPosition,
-    read_annotated_values,
+    read_annotated_values_for_seat_0,
     read_undamaged_evaluations,
 )
 from runners.web.archive import urls
@@ -49,7 +49,7 @@ from runners.web.archive.explorer import (
     ExplorerResult,
     build_decisions_table,
     build_empty_result,
-    explore_position,
+    explore_position_if_readable,
 )
 from runners.web.archive.games import find_neighbour_ids
 from runners.web.archive.runs import FilterNames
@@ -57,7 +57,7 @@ from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_nu
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
 from runners.web.site import build_style_policy_headers, find_site
-from runners.web.tiles import player_name
+from runners.web.tiles import strip_person_prefix
 
 router = APIRouter()
 
@@ -85,10 +85,10 @@ def analysis_page(request: Request, text: str | None = None, rules: str = CLASSI
     if text is not None:
         return _render_pasted_text(request, text, rules, choices)
     line = parse_address_line(request.query_params, choices)
-    return _render_analysis_page(request, line, _parse_chosen_piece(line, piece))
+    return _render_analysis_page(request, line, _parse_piece_chosen_to_place(line, piece))
 
 
-def _parse_chosen_piece(line: AnalysisLine, piece: str) -> int:
+def _parse_piece_chosen_to_place(line: AnalysisLine, piece: str) -> int:
     """Return the piece that the mover chose to place, or NONE if no available piece was chosen.
 
     ``piece`` is the query parameter that names the piece, or "".
@@ -161,20 +161,20 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
         parse_game_line(game, request.query_params),
         NONE,
         reader,
-        heading=tuple(player_name(label) for label in game.agents),
-        result="A draw" if game.winner == NONE else f"{player_name(game.agents[game.winner])} won",
+        heading=tuple(strip_person_prefix(label) for label in game.agents),
+        result="A draw" if game.winner == NONE else f"{strip_person_prefix(game.agents[game.winner])} won",
         previous_game=None if neighbours.before is None else urls.game_url(run_id, neighbours.before),
         next_game=None if neighbours.after is None else urls.game_url(run_id, neighbours.after),
     )
 
 
 @router.post(ANALYSE_PATH)
-def run_line_command(request: Request, command: Annotated[str, Form()]) -> Response:
+def stop_or_restart_line_searches(request: Request, command: Annotated[str, Form()]) -> Response:
     """Stop the searches of the line that the address describes, or restart the stopped ones.
 
     ``command`` is ``stop`` or ``again``.
     """
-    return _run_command(
+    return _stop_or_restart_searches(
         request,
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)),
         command,
@@ -182,7 +182,7 @@ def run_line_command(request: Request, command: Annotated[str, Form()]) -> Respo
 
 
 @router.post(GAME_ROUTE)
-def run_game_command(
+def stop_or_restart_game_searches(
     request: Request, reader: ReaderDependency, run_id: str, game_id: int, command: Annotated[str, Form()]
 ) -> Response:
     """Stop the searches of a logged game, or restart the stopped ones.
@@ -190,12 +190,12 @@ def run_game_command(
     ``command`` is ``stop`` or ``again``.
     """
     game = reader.compute_once(load_logged_game, run_id, game_id)
-    return _run_command(
-        request, parse_game_line(game, request.query_params), command, read_annotated_values(reader, game)
+    return _stop_or_restart_searches(
+        request, parse_game_line(game, request.query_params), command, read_annotated_values_for_seat_0(reader, game)
     )
 
 
-def _run_command(
+def _stop_or_restart_searches(
     request: Request, line: AnalysisLine, command: str, known_values: Mapping[int, int] = MappingProxyType({})
 ) -> Response:
     if command not in ("stop", "again"):
@@ -235,7 +235,7 @@ def _render_analysis_page(
     template.
     """
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
-    annotated_values = read_annotated_values(reader, line.logged) if reader and line.logged else {}
+    annotated_values = read_annotated_values_for_seat_0(reader, line.logged) if reader and line.logged else {}
     jobs = _find_or_start_searches(site.get_or_create_service(SearchService), line, annotated_values)
     archive = (
         None
@@ -246,7 +246,7 @@ def _render_analysis_page(
         job.wait(PAGE_WAIT_SECONDS)
     for job in jobs:
         if job.ended:
-            job.result()  # raises the exception of a failed search
+            job.get_result_or_raise_work_error()  # raises the exception of a failed search
     solved: SolvedPosition | None = None if over else jobs[0].latest
     values: AnalysisValues | None = jobs[-1].latest if line.words else None
     pending = [job for job in jobs if not job.ended or job.reason == IDLE_REASON]  # this page restarts idle ones
@@ -261,9 +261,9 @@ def _render_analysis_page(
         "turns": view.build_turns_table(line, solved),
         "best": view.build_best_steps(line, solved),
         "steps": view.build_steps(line, values),
-        "mistake": view.describe_next_mistake(line, values),
+        "mistake": view.describe_next_decision_if_mistake(line, values),
         "mistakes": len(mistakes),
-        "losses": view.describe_players_mistakes(line, values),
+        "losses": view.describe_logged_game_mistakes_and_regret(line, values),
         "evaluations": view.format_evaluation_polylines(
             line, read_undamaged_evaluations(reader, line.logged) if reader and line.logged else {}
         ),
@@ -278,11 +278,16 @@ def _render_analysis_page(
         "refresh": POLL_HALF_SECONDS if pending or (archive is not None and not archive.ended) else None,
     }
     return _render_board_page(
-        request, line, chosen_piece, reader, _find_archive_result(archive), **(template_values | other_values)
+        request,
+        line,
+        chosen_piece,
+        reader,
+        _get_explorer_result_unless_running(archive),
+        **(template_values | other_values),
     )
 
 
-def _find_archive_result(exploration: BackgroundJob | None) -> ExplorerResult | None:
+def _get_explorer_result_unless_running(exploration: BackgroundJob | None) -> ExplorerResult | None:
     """Return what the archive's games show about the position, or None while the archive is still being searched.
 
     ``exploration`` is the job of the search; None means that the game is over, which gives an empty result.
@@ -291,7 +296,9 @@ def _find_archive_result(exploration: BackgroundJob | None) -> ExplorerResult | 
         return build_empty_result("the game is over")
     if not exploration.ended:
         return None
-    return build_empty_result(exploration.reason) if exploration.stopped else exploration.result()
+    return (
+        build_empty_result(exploration.reason) if exploration.stopped else exploration.get_result_or_raise_work_error()
+    )
 
 
 def _render_board_page(
@@ -378,7 +385,7 @@ def openings_page(
     if line.game.next_decision is not NextDecision.NOTHING:
         try:
             explorer_result = reader.compute_once(
-                explore_position, _build_openings_query(format_game_position(line.game), filters)
+                explore_position_if_readable, _build_openings_query(format_game_position(line.game), filters)
             )
         except RequestError as raised:
             error, status = str(raised), find_error_status(raised)
@@ -386,15 +393,15 @@ def openings_page(
     return _render_board_page(
         request,
         line,
-        _parse_chosen_piece(line, piece),
+        _parse_piece_chosen_to_place(line, piece),
         reader,
         explorer_result,
         status,
-        badges=view.build_frequency_badges(explorer_result.results),
+        badges=view.build_share_and_score_badges(explorer_result.results),
         sentence=view.describe_position(line, None),
         error=error,
         filters=filters,
-        fields=_build_form_fields(format_game_position(line.game), name, filters, reader.filter_names),
+        fields=_build_form_fields(format_game_position(line.game), name, filters, reader.rules_and_agent_names),
     )
 
 

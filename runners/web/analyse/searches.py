@@ -26,7 +26,7 @@ from quarto.solver.solver import Solver
 from quarto.views import Position
 from runners.arena.executors.base import available_cores
 from runners.web.analyse.line import format_game_position
-from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position
+from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position_if_readable
 from runners.web.archive.snapshots import StillOpeningError
 from runners.web.archive_reader import ArchiveReader, ArchiveService
 from runners.web.background import BackgroundJob, BackgroundPool
@@ -103,7 +103,7 @@ class SearchService:
 
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
-                safe_gifts = _find_safe_gifts(game)
+                safe_gifts = _find_safe_gifts_or_counts_by_cell(game)
                 for solution in solve_in_stages(solver, game.position):
                     if job.stopped:  # then the last solution of the search is meaningless
                         return
@@ -171,7 +171,7 @@ class SearchService:
             self.active_solvers.discard(solver)
 
 
-def _find_safe_gifts(game: Game) -> SafeGifts:
+def _find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
     """Return the safe gifts in a position, or their numbers by cell if the next decision is a placement.
 
     Call this function in a job, because kernels may have to be compiled first.
@@ -253,7 +253,7 @@ class ExplorerService:
             if content is None:
                 return build_empty_result(f"the archive is empty: {FILL_COMMAND} fills it")
             try:
-                return content.compute_once(explore_position, OpeningsQuery(position, first_free=False))
+                return content.compute_once(explore_position_if_readable, OpeningsQuery(position, first_free=False))
             except ArenaError as error:
                 return build_empty_result(str(error))
 
@@ -270,7 +270,7 @@ def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> Log
     return {}
 
 
-def read_annotated_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
+def read_annotated_values_for_seat_0(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
     """Return the annotated exact values of a logged game for seat 0; the keys are the numbers of decisions made so far.
 
     If a file is damaged, the mapping is empty.

@@ -9,7 +9,7 @@ from analytics.questions.columns import (
     VALUE_NAMES,
     format_count_with_noun,
     format_percent,
-    format_percent_short,
+    format_percent_tenths_below_ten,
     format_percent_whole,
 )
 from analytics.questions.logged_games import LoggedEvaluations
@@ -17,7 +17,7 @@ from analytics.questions.openings import ChoiceResult
 from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
-from quarto.solver.solution import Solution, group_turns_by_cell, turn_sort_key
+from quarto.solver.solution import Solution, group_turns_by_cell_best_first, turn_sort_key
 from runners.web.analyse.line import AnalysisLine, format_decisions
 from runners.web.analyse.searches import AnalysisValues, SolvedPosition
 from runners.web.tiles import (
@@ -28,7 +28,7 @@ from runners.web.tiles import (
     build_filled_cell_tile,
     build_taken_piece_tile,
     describe_piece,
-    value_css_class,
+    winning_seat_css_class,
 )
 
 
@@ -70,7 +70,7 @@ def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge
     the bluer the cell. Without a solution, there are no badges.
     """
     badges: dict[str, Badge] = {}
-    shares = _compute_value_keeping_shares(solution) if solution else {}
+    shares = _compute_value_keeping_shares_unless_equal(solution) if solution else {}
     for turn in sorted(solution.turns if solution else (), key=turn_sort_key):
         piece = "" if turn.gift == NONE else format_piece(turn.gift)
         cell = "" if turn.cell == NONE else format_cell(turn.cell)
@@ -81,7 +81,7 @@ def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge
     return badges
 
 
-def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
+def build_share_and_score_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
     """Build badges that show how often each decision was made and how it scored; the keys are decision words.
 
     Decisions that are equivalent by symmetry are counted together. One of them shows the count, and the badges of the
@@ -92,14 +92,16 @@ def build_frequency_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
         tint = 2 * result.score - 1
         share, score = format_percent(result.share), format_percent(result.score)
         words = f"{format_count_with_noun(result.games, 'game')}, {share} % of all, score {score} %"
-        numbers = f"{format_percent_short(result.share)}\N{NO-BREAK SPACE}% {format_percent_whole(result.score)}"
+        numbers = (
+            f"{format_percent_tenths_below_ten(result.share)}\N{NO-BREAK SPACE}% {format_percent_whole(result.score)}"
+        )
         badges[result.choice] = Badge("played", numbers, words, tint)
         for choice in result.alike:
             badges[choice] = Badge("played", f"= {result.choice}", f"by symmetry the same as {result.choice}", tint)
     return badges
 
 
-def _compute_value_keeping_shares(solution: Solution) -> dict[int, float]:
+def _compute_value_keeping_shares_unless_equal(solution: Solution) -> dict[int, float]:
     """Return, for each cell, the share of the gifts after a placement there that keep the position's value.
 
     If all shares are equal, the mapping is empty.
@@ -184,7 +186,7 @@ def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> Turn
     solution = solved.solution
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     rows = []
-    for cell, turns in group_turns_by_cell(solution.turns).items():
+    for cell, turns in group_turns_by_cell_best_first(solution.turns).items():
         first = next(iter(turns.values()))
         badges = [build_badge(turns[p].value, turns[p].distance) if p in turns else None for p in pieces]
         name = format_cell(cell)
@@ -233,7 +235,7 @@ def build_steps(line: AnalysisLine, values: AnalysisValues | None) -> list[LineS
         before = line.games[at]
         regret = values.regret(at, before.seat) if values and at >= line.imposed_decision_count else None
         after = values.seat_0[at + 1] if values else None
-        kind = "" if after is None else value_css_class(after)
+        kind = "" if after is None else winning_seat_css_class(after)
         mistake = MISTAKE_MARKS.get(regret or 0, "")
         label = _describe_step(line, at, after, regret)
         in_branch = bool(line.branch) and at >= line.fork
@@ -281,7 +283,7 @@ def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int
     return [at for at in chosen if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
-def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> str:
+def describe_logged_game_mistakes_and_regret(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """Describe each player's known mistakes in a logged game, and the half-points that these mistakes gave up.
 
     Return "" for a line that is not a logged game or has a branch, and while no values are known.
@@ -301,7 +303,7 @@ def describe_players_mistakes(line: AnalysisLine, values: AnalysisValues | None)
     )
 
 
-def describe_next_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
+def describe_next_decision_if_mistake(line: AnalysisLine, values: AnalysisValues | None) -> str:
     """Describe the next decision of the line if it is known to be a mistake; return "" otherwise."""
     if values is None or not line.imposed_decision_count <= line.at < len(line.words):
         return ""

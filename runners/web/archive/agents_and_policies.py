@@ -28,7 +28,7 @@ from analytics.questions.columns import (
 from analytics.questions.head_to_head import HeadToHead, compute_head_to_head
 from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, describe_first_plies
-from analytics.questions.pace import compute_pace, format_games_a_second
+from analytics.questions.pace import compute_pace_without_people, format_games_a_second
 from analytics.questions.pairings import PairingResult, pairings_frame, resolve_shown_agent_label
 from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.selection import GameFilter
@@ -40,15 +40,21 @@ from analytics.statistics.tally import Estimate, mean_score
 from analytics.store import policy_store
 from analytics.store.policy_cards import TABLE, PolicyCard
 from analytics.store.records import RunRecord
-from quarto.errors import NotFoundError, RequestError, describe_valid_names
+from quarto.errors import NotFoundError, RequestError, suggest_valid_names
 from quarto.notation import parse_piece
 from runners.config.agent_policies import describe_policy_origin
 from runners.learning.policies.lineage import POLICY, LineageNode, list_lineage_nodes
 from runners.terminal.console import format_annotate_command
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.explorer import explore_position
-from runners.web.archive.runs import RunRow, format_minute, list_filter_names, list_runs, select_records
+from runners.web.archive.explorer import explore_position_if_readable
+from runners.web.archive.runs import (
+    RunRow,
+    format_minute,
+    list_rules_and_agent_names,
+    list_runs,
+    select_records_or_raise,
+)
 from runners.web.archive.sections import build_mistakes_table
 
 
@@ -70,21 +76,21 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
     ``NotFoundError`` if the agent has played no games, or none under the rules that ``rules`` names.
     """
     rows = [row for row in list_runs(opened) if agent in row.agents]
-    rules_played = list_filter_names(rows).rules
+    rules_played = list_rules_and_agent_names(rows).rules
     if not rules_played or (rules and rules not in rules_played):
         where = (
             f" under {rules} rules"
             if rules_played
-            else describe_valid_names(agent, list_filter_names(list_runs(opened)).agents)
+            else suggest_valid_names(agent, list_rules_and_agent_names(list_runs(opened)).agents)
         )
         raise NotFoundError(f"agent {agent!r} has not played in this archive{where}")
     rules = rules or rules_played[0]
     game_filter = GameFilter(rules=rules, agent=agent, trainings=True)
     try:
-        openings: Table | str = _build_openings_table(opened, agent, rules)
+        openings: Table | str = _build_agent_and_opponent_openings_table(opened, agent, rules)
     except RequestError as error:
         openings = f"No openings to show: {error}."
-    regret = _build_regret_table(opened, game_filter)
+    regret = _build_regret_by_ply_table(opened, game_filter)
     annotate = format_annotate_command(opened.archive.root, game_filter)
     unjudged = f"No decision of this agent is judged: `{annotate}` does that."
     judged: list[Table | str] = [regret, build_mistakes_table(opened, game_filter)] if regret else [unjudged]
@@ -117,11 +123,11 @@ def _describe_rating(opened: OpenArchive, agent: str, rules: str) -> str:
         return f"Not rated under {rules} rules"
     names = ["" if rating.agent == agent else f"{rating.agent}: " for rating in rated]
     return "; ".join(
-        f"{name}{_describe_rank(ratings, rating, rules)}" for name, rating in zip(names, rated, strict=True)
+        f"{name}{_describe_elo_and_rank(ratings, rating, rules)}" for name, rating in zip(names, rated, strict=True)
     )
 
 
-def _describe_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
+def _describe_elo_and_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
     """Describe one rating as its Elo and its rank, or say why it has no rank."""
     elo = f"{format_elo(rating.elo.mean)} Elo"
     if rating.rank is None:
@@ -136,11 +142,11 @@ def _describe_speed(rows: Sequence[RunRow]) -> str:
 
     The speed includes the time that the opponents took.
     """
-    pace = compute_pace((row.record, row.games) for row in rows if not row.record.training)
+    pace = compute_pace_without_people((row.record, row.games) for row in rows if not row.record.training)
     return "" if pace is None else f"; {format_games_a_second(pace)} games a second, its opponents' time included"
 
 
-def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
+def _build_agent_and_opponent_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     """Build the table of the first free placements that the agent and its opponents chose.
 
     Each row shows a placement, the gift after it and the agent's score; the best score comes first. If any game had
@@ -151,7 +157,9 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     first_free = any(record.spec["opening_plies"] for record in records)
     missing, games_by_ply = "", Counter[int]()
     for who, games in {"itself": GameFilter(agent=agent), "its opponent": GameFilter(opponent=agent)}.items():
-        result = explore_position(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games, first_free=first_free))
+        result = explore_position_if_readable(
+            opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games, first_free=first_free)
+        )
         missing = missing or result.missing
         games_by_ply.update(result.explored.games_by_ply if result.explored else {})
         for row in result.explored.rows.to_dicts() if result.explored else ():
@@ -164,7 +172,7 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     scores = [score for _, _, score in best_first]
     columns = [
         text_column("decides" if first_free else "places first", [who for who, _, _ in best_first]),
-        *_build_choice_columns([row for _, row, _ in best_first]),
+        *_build_position_turn_and_games_columns([row for _, row, _ in best_first]),
         number_column("score", [score.mean for score in scores], format_percent),
         interval_column([score.low for score in scores], [score.high for score in scores]),
         text_column("sample game", [_build_sample_cell(row) for _, row, _ in best_first]),
@@ -174,7 +182,7 @@ def _build_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
     return Table(title, [column for column in columns if column.texts])
 
 
-def _build_choice_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColumn]:
+def _build_position_turn_and_games_columns(rows: Sequence[Mapping[str, Any]]) -> list[ResultColumn]:
     """Build the columns of positions (if the rows name positions), cells, gifts and numbers of games."""
     positions = [row["position"] for row in rows if "position" in row]
     return [
@@ -233,9 +241,9 @@ def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead
     return replace(result, first=first, second=second, tally=tally, clusters=clusters)
 
 
-def _build_regret_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:
+def _build_regret_by_ply_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:
     """Build the table of regret by ply, or return None if no decision of the agent is annotated."""
-    records = select_records(opened, game_filter)
+    records = select_records_or_raise(opened, game_filter)
     runs = run_condition_sql(record.run_id for record in records)
     names = build_judged_agent_names(opened, runs)
     frame = summarise_decisions(opened, runs, True, names)
@@ -345,16 +353,21 @@ def _render_box(node: LineageNode, x: float, y: float) -> str:
     return f'<a href="{page}">{box}</a>' if page else f"<g>{box}</g>"
 
 
-def _render_connection(place: tuple[int, int], origin: tuple[int, int]) -> str:
-    """Render the curve from the box at ``place`` to the box of its origin at ``origin`` as SVG.
+def _render_connection(box_pixels: tuple[int, int], origin_box_pixels: tuple[int, int]) -> str:
+    """Render the curve from the box at ``box_pixels`` to the box of its origin at ``origin_box_pixels`` as SVG.
 
-    ``place`` and ``origin`` are the upper left corners (x, y) of the two boxes, in pixels. If the boxes are not in
-    neighbouring columns, the curve crosses the columns in between below a row of boxes.
+    ``box_pixels`` and ``origin_box_pixels`` are the upper left corners (x, y) of the two boxes, in pixels. If the boxes
+    are not in neighbouring columns, the curve crosses the columns in between below a row of boxes.
     """
-    x, y, to_x, to_y = place[0] + BOX_WIDTH, place[1] + BOX_HEIGHT // 2, origin[0], origin[1] + BOX_HEIGHT // 2
+    x, y, to_x, to_y = (
+        box_pixels[0] + BOX_WIDTH,
+        box_pixels[1] + BOX_HEIGHT // 2,
+        origin_box_pixels[0],
+        origin_box_pixels[1] + BOX_HEIGHT // 2,
+    )
     path = f"M{x} {y}"
     if to_x - x > COLUMN_GAP:
-        lane = origin[1] + BOX_HEIGHT + ROW_GAP // 2
+        lane = origin_box_pixels[1] + BOX_HEIGHT + ROW_GAP // 2
         path += f"C{x + COLUMN_GAP} {y} {x} {lane} {x + COLUMN_GAP} {lane}H{to_x - COLUMN_GAP}"
         x, y = to_x - COLUMN_GAP, lane
     curve = f"{path}C{x + COLUMN_GAP} {y} {to_x - COLUMN_GAP} {to_y} {to_x} {to_y}"

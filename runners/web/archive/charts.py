@@ -11,7 +11,7 @@ import polars as pl
 from analytics.report import style
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
-from quarto.errors import RequestError, describe_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 
 CHART_KINDS = ("bars", "line", "points", "heat map")
 WIDTH, HEIGHT = 560, 300  # of the plot, in pixels
@@ -45,7 +45,7 @@ def plan_chart(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", co
         raise RequestError(f"chart {kind!r} is not one of {', '.join(CHART_KINDS)}")
     for column in filter(None, (x, y, colour)):
         if column not in frame.columns:
-            raise RequestError(f"column {column!r} is not in the answer{describe_valid_names(column, frame.columns)}")
+            raise RequestError(f"column {column!r} is not in the answer{suggest_valid_names(column, frame.columns)}")
     numbers = [name for name, kind_of in frame.schema.items() if kind_of.is_numeric()]
     if not frame.height or not numbers:
         raise RequestError("a chart needs rows and a column of numbers")
@@ -120,7 +120,7 @@ def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str
     return inline_data(values), names
 
 
-def _build_colour_encoding(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
+def _build_colour_encoding_or_default(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
     """Build the encoding of the series by colour or, if the plan has no series, of one colour for all marks."""
     colours = [light for light, _ in style.AGENT_COLOURS]
     if plan.colour is None:
@@ -144,7 +144,7 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """Build the marks of a line chart or of points, with an interval for each value if the plan has intervals."""
     values, names = _build_data_and_field_names(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
-    ticks = _build_whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
+    ticks = _build_axis_ticks_of_whole_numbers(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
     scale = {"zero": False, "nice": True}
     axis = {"grid": False, "labelAngle": 0 if numeric else -35, "labelLimit": LABEL_WIDTH, **ticks}
     x = (
@@ -152,7 +152,7 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
         if numeric
         else nominal(names[plan.x], title=plan.x, axis=axis, sort=None)
     )
-    placed = {"x": x, "color": _build_colour_encoding(plan, names, rows)}
+    placed = {"x": x, "color": _build_colour_encoding_or_default(plan, names, rows)}
     y = quantitative(names[plan.y], title=plan.y, scale=scale)
     point = {"size": 34} if rows.height <= style.MAX_MARKED_POINTS else False
     look = {"strokeWidth": 2, "point": point} if line else {"filled": True, "size": 44, "opacity": 0.85}
@@ -164,15 +164,15 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     return {"data": values, "layer": [interval, marks]}
 
 
-def _build_whole_ticks(values: pl.Series) -> dict[str, Any]:
-    """Build the settings of the ticks on an axis that shows the whole numbers ``values``.
+def _build_axis_ticks_of_whole_numbers(whole_numbers: pl.Series) -> dict[str, Any]:
+    """Build the settings of the ticks on an axis that shows the whole numbers ``whole_numbers``.
 
     A short axis gets a tick at each number, because default ticks would be fractions that round to the same number.
     Without values, the settings are empty.
     """
-    if not len(values):
+    if not len(whole_numbers):
         return {}
-    lowest, highest = min(values), max(values)
+    lowest, highest = min(whole_numbers), max(whole_numbers)
     return {"format": "d", **({"values": [*range(lowest, highest + 1)]} if highest - lowest <= FEW_TICKS else {})}
 
 
@@ -182,7 +182,7 @@ def _build_bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     encoding = {
         "x": nominal(names[plan.x], title=plan.x, sort=None, axis=axis),
         "y": quantitative(names[plan.y], title=plan.y),
-        "color": _build_colour_encoding(plan, names, rows),
+        "color": _build_colour_encoding_or_default(plan, names, rows),
         **({"xOffset": nominal(names[plan.colour])} if plan.colour else {}),
     }
     return {"data": values, **layer("bar", encoding)}
@@ -198,7 +198,7 @@ def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     A tile is pale if the interval of its value contains the mean.
     """
     column = plan.colour or plan.y
-    values, names = _build_data_and_field_names(rows.with_columns(_build_shade_columns(column, plan)))
+    values, names = _build_data_and_field_names(rows.with_columns(_build_side_and_opacity_columns(column, plan)))
     plain = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
     letters = rows.select(pl.col(plan.x).unique().cast(pl.String).str.len_chars().sum()).item()
     above = {"labelAngle": 0 if letters < LETTERS_ACROSS else -35, "orient": "top", **plain}
@@ -221,7 +221,7 @@ def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 SIDE_COLUMN, SHADE_COLUMN = "\0side", "\0shade"  # names that no column of an answer can have
 
 
-def _build_shade_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
+def _build_side_and_opacity_columns(column: str, plan: ChartPlan) -> list[pl.Expr]:
     """Return two expressions: on which side of the mean each value of ``column`` lies, and how opaque its tile is."""
     away = pl.col(column) - pl.col(column).mean()
     reach, within = away.abs().max(), pl.lit(value=False)

@@ -11,14 +11,14 @@ from analytics.questions.openings import (
     ChoiceResult,
     OpeningsQuery,
     OpeningsResult,
-    is_start,
+    is_start_of_game,
     parse_openings_query,
     run_openings_query,
-    sum_choices,
+    sum_equivalent_choices,
 )
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
-from analytics.tables.derived.definitions import POSITIONS_TABLE, has_turns_of_ply
+from analytics.tables.derived.definitions import POSITIONS_TABLE, is_ply_within_extent
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.notation import parse_piece
 from quarto.position import PackedPosition
@@ -46,7 +46,7 @@ def build_empty_result(reason: str) -> ExplorerResult:
     return ExplorerResult(None, (), reason)
 
 
-def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
+def explore_position_if_readable(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
     """Find the decisions that archived games made in a position.
 
     If the archive cannot be read, the result is empty and gives the reason. Raises ``RequestError`` if the text is not
@@ -58,20 +58,20 @@ def explore_position(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResul
         explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown even if the archive is unreadable
         return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
-    return ExplorerResult(explored, sum_choices(explored))
+    return ExplorerResult(explored, sum_equivalent_choices(explored))
 
 
 def _check_replay_is_short(
     opened: OpenArchive, records: list[RunRecord], query: OpeningsQuery, position: PackedPosition
 ) -> None:
     """Raise ``RequestError`` if the query would have to replay too many games because they are not indexed."""
-    later = query.first_free is not False and not query.imposed and is_start(position)
+    later = query.first_free is not False and not query.imposed and is_start_of_game(position)
     later = later and (query.first_free or all(record.spec["opening_plies"] for record in records))
     games = deepest = 0
     for record in records:
         ply = record.spec["opening_plies"] if later else position.occupied.bit_count()
         _, lacking = opened.files.list_derived_files_and_gaps(
-            POSITIONS_TABLE, record.run_id, partial(has_turns_of_ply, ply)
+            POSITIONS_TABLE, record.run_id, partial(is_ply_within_extent, ply)
         )
         unindexed = sum(stored.units for stored in lacking) * record.unit_line.games_a_pair
         games, deepest = games + unindexed, max(deepest, ply) if unindexed else deepest

@@ -15,8 +15,8 @@ from analytics.questions.columns import (
     ResultColumn,
     format_count_with_noun,
     format_expected_value,
-    format_game_name,
     format_seconds,
+    format_short_game_name,
     number_column,
     text_column,
 )
@@ -107,9 +107,9 @@ def output_game(root: PurePath, reference: str, run: str | None, output: TableOu
         game = load_logged_game(opened, run_id, game_id)
         judgements = logged_games.read_judgements(opened, run_id, game_id)
         evaluations = logged_games.read_evaluations(opened, run_id, game_id)
-    title = f"Game {format_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
+    title = f"Game {format_short_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
     if animate:
-        moving = render_animated_game_svg(logged_games.replay_game(game)[-1], game.agents, title)
+        moving = render_animated_game_svg(logged_games.replay_game_after_each_ply(game)[-1], game.agents, title)
         write_file(output.path or Path(STANDARD_STREAM), moving.encode())
     elif output.is_printed:
         console.print_line(title)
@@ -129,8 +129,8 @@ def _print_game(
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
-    columns = [*_build_ply_columns(game, judgements), *_build_evaluation_columns(game, evaluations)]
-    console.print_tables([console.build_table(columns)], wide=wide)
+    columns = [*_build_ply_columns(game, judgements), *_build_value_and_seconds_columns(game, evaluations)]
+    console.print_tables([console.build_escaped_table(columns)], wide=wide)
     if judgements:
         console.print_line(VALUE_LEGEND)
     if evaluations:
@@ -155,7 +155,7 @@ def render_boards(game: ArchivedGame, width: int) -> list[str]:
 
     As many boards are placed side by side as fit into ``width`` characters.
     """
-    boards = [_render_board(position) for position in logged_games.replay_game(game)]
+    boards = [_render_board_below_ply_number(position) for position in logged_games.replay_game_after_each_ply(game)]
     across = max(1, (width + BOARD_GAP) // (BOARD_WIDTH + BOARD_GAP))
     return [
         (" " * BOARD_GAP).join(line.ljust(BOARD_WIDTH) for line in lines).rstrip()
@@ -164,7 +164,7 @@ def render_boards(game: ArchivedGame, width: int) -> list[str]:
     ]
 
 
-def _render_board(game: Game) -> list[str]:
+def _render_board_below_ply_number(game: Game) -> list[str]:
     """Return the lines that show a board, the first of which has the number of the last ply."""
     won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
     rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
@@ -199,12 +199,12 @@ def _build_decision_columns(
         text_column(choice_heading, [decision.choice for decision in decisions]),
     ]
     if with_values:
-        columns.append(text_column("value", map(_format_value_change, decisions)))
+        columns.append(text_column("value", map(_format_value_or_change, decisions)))
         columns.append(ResultColumn("lost", [_format_regret(decision) for decision in decisions]))
     return columns
 
 
-def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations) -> list[ResultColumn]:
+def _build_value_and_seconds_columns(game: ArchivedGame, evaluations: LoggedEvaluations) -> list[ResultColumn]:
     """Build two columns: the value that the mover reported for each turn, and the seconds that the turn took.
 
     Without evaluations, there are no columns.
@@ -222,7 +222,7 @@ def _build_evaluation_columns(game: ArchivedGame, evaluations: LoggedEvaluations
     ]
 
 
-def _format_value_change(decision: Decision) -> str:
+def _format_value_or_change(decision: Decision) -> str:
     """Format the exact value before a decision and, if the decision gave something up, the value after it."""
     judgement = decision.judgement
     if judgement is None or decision.imposed:

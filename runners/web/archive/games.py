@@ -36,7 +36,7 @@ class GamesPage(NamedTuple):
 NO_GAMES = GamesPage(Table("Games"), 0, 0, 0)
 
 
-def list_games(
+def list_games_page_of_newest_runs(
     opened: OpenArchive,
     run_rows: Sequence[RunRow],
     game_filter: GameFilter,

@@ -57,7 +57,7 @@ class RunRow(NamedTuple):
 
         The list of runs shows the score of the first agent.
         """
-        return self.record.agents
+        return self.record.distinct_labels_in_table_order
 
     @property
     def games_text(self) -> str:
@@ -77,7 +77,7 @@ class RunRow(NamedTuple):
         return f"no new games for {format_duration(silent)}"
 
     @property
-    def start_text(self) -> str:
+    def start_and_status_text(self) -> str:
         """The UTC time when the run began, such as 2026-01-31 12:00, and the run's status unless it is complete."""
         created = format_minute(self.record.created)
         return created if self.record.status == "complete" else f"{created}, {self.status}"
@@ -134,7 +134,7 @@ class FilterNames(NamedTuple):
     agents: tuple[str, ...]
 
 
-def list_filter_names(rows: Iterable[RunRow]) -> FilterNames:
+def list_rules_and_agent_names(rows: Iterable[RunRow]) -> FilterNames:
     """Return the rules of the given runs, the rules with the most games first, and the agents in alphabetical order."""
     counts: dict[str, int] = {}
     agents: set[str] = set()
@@ -163,12 +163,13 @@ def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[R
     if order == ORDERS[0]:
         return [*rows]
     scores = {
-        row.run_id: score or 0.0 for row, score in zip(rows, compute_first_agent_scores(opened, rows), strict=True)
+        row.run_id: score or 0.0
+        for row, score in zip(rows, compute_first_agent_match_scores(opened, rows), strict=True)
     }
     return sorted(rows, key=lambda row: -scores[row.run_id])
 
 
-def compute_first_agent_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
+def compute_first_agent_match_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
     """Compute the score of the first agent in each run, from 0 to 1.
 
     The score is None for a tournament and for a run without games.
@@ -184,14 +185,14 @@ def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, 
     columns = [
         text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
         text_column("agents", [build_agents_cell(row) for row in rows]),
-        number_column("first one's score, %", compute_first_agent_scores(opened, rows), format_percent),
+        number_column("first one's score, %", compute_first_agent_match_scores(opened, rows), format_percent),
         ResultColumn("games", [row.games_text for row in rows]),
     ]
     if not brief:
         columns += [
             text_column("rules", [row.rules for row in rows]),
             number_column("imposed plies", [row.record.spec["opening_plies"] for row in rows]),
-            text_column("begun (UTC)", [row.start_text for row in rows]),
+            text_column("begun (UTC)", [row.start_and_status_text for row in rows]),
             text_column("", ["training" if row.record.training else "" for row in rows]),
         ]
     return Table(caption, columns)
@@ -250,7 +251,7 @@ def _build_pairings_table(record: RunRecord, results: Sequence[PairingResult]) -
     return Table(f"Results of the first agent{limit_note}, in %", columns)
 
 
-def select_records(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
+def select_records_or_raise(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
     """Return the records of the runs that may contain games that match a filter.
 
     Raises ``RequestError`` if there are no such runs.

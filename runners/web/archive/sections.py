@@ -26,7 +26,7 @@ from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records
+from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records_or_raise
 
 FIRST_SCORE_COLUMN = 3  # index of a crosstable's first column of scores
 MAX_MISTAKES = 25  # rows of the list of mistakes
@@ -37,11 +37,11 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     """Build the page of a run with its results and properties. Raises ``NotFoundError`` if there is no such run."""
     row = build_run_row(opened, find_run_record(opened, run_id))
     lead = f"{format_count_with_noun(row.games, 'game')} by {row.record.rules.name} rules"
-    parts = [*build_crosstable(opened, run_id), *build_run_tables(opened, row)]
+    parts = [*build_crosstable_if_tournament(opened, run_id), *build_run_tables(opened, row)]
     return ArchivePage(f"Run `{run_id}`", lead, parts=parts)
 
 
-def build_crosstable(opened: OpenArchive, run_id: str) -> list[Table]:
+def build_crosstable_if_tournament(opened: OpenArchive, run_id: str) -> list[Table]:
     """Return the crosstable of a run, as a list of one table.
 
     The list is empty if the run has only one pairing or no games.
@@ -86,7 +86,7 @@ def counts_trainings(slug: str) -> bool:
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:
     """Select the games that match the filter, as the data of a report. Raises ``RequestError`` if there are none."""
-    records = select_records(opened, game_filter)
+    records = select_records_or_raise(opened, game_filter)
     counted = [(record, opened.archive.count_games(record.run_id)) for record in records]
     nonempty = [(record, games) for record, games in counted if games]
     if not nonempty:
@@ -144,7 +144,7 @@ def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str
     Unless ``ply`` (from 0) selects one ply, only a few mistakes are listed for each agent, kind of decision and ply.
     ``kind`` is ``gift``, ``placement`` or "" for both. Raises ``RequestError`` for an unknown run.
     """
-    records = select_records(opened, game_filter)
+    records = select_records_or_raise(opened, game_filter)
     rows = opened.sql(
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
         f"WHERE regret > 0 AND {run_condition_sql(record.run_id for record in records)} "

@@ -76,7 +76,7 @@ class ArchiveSnapshot:
         started = time.monotonic()
         opened = OpenArchive(root, limits)
         self.seconds = time.monotonic() - started  # that opening the archive took
-        self.damaged = opened.archive.drop_damaged_runs()  # a line for each damaged record
+        self.damaged = opened.archive.drop_damaged_runs_and_list_messages()  # a line for each damaged record
         self.runs = len(opened.archive.list_recorded_run_ids())
         self.failed = bool(self.damaged)  # a damaged file may be repaired at any time
         self._free: LifoQueue[OpenArchive] = (
@@ -100,13 +100,13 @@ class ArchiveSnapshot:
         key = (compute, arguments)
         with self._lock:
             if key in self._answers:
-                return self._find_kept_answer(key)  # type: ignore[no-any-return]
+                return self._get_kept_answer_and_mark_used(key)  # type: ignore[no-any-return]
             lock = self._locks.setdefault(key, threading.Lock())
         if not self._waiting.acquire(blocking=False):
             raise _build_busy_error()
         try:
             with lock:  # concurrent readers of the same answer wait for the first one
-                return self._compute_answer(key, compute, arguments)
+                return self._compute_answer_unless_kept(key, compute, arguments)
         except BaseException as error:
             damaged = isinstance(error, FailureError | pl.exceptions.PolarsError) and not isinstance(error, BusyError)
             with self._lock:
@@ -118,16 +118,18 @@ class ArchiveSnapshot:
         finally:
             self._waiting.release()
 
-    def _find_kept_answer(self, key: Hashable) -> Any:
+    def _get_kept_answer_and_mark_used(self, key: Hashable) -> Any:
         """Return a kept answer, and mark it as the one used last."""
         self._answers.move_to_end(key)
         return self._answers[key]
 
-    def _compute_answer(self, key: Hashable, compute: Callable[..., ResultT], arguments: Sequence[Hashable]) -> ResultT:
+    def _compute_answer_unless_kept(
+        self, key: Hashable, compute: Callable[..., ResultT], arguments: Sequence[Hashable]
+    ) -> ResultT:
         """Compute an answer and keep it, unless another reader has done so meanwhile."""
         with self._lock:
             if key in self._answers:
-                return self._find_kept_answer(key)  # type: ignore[no-any-return]
+                return self._get_kept_answer_and_mark_used(key)  # type: ignore[no-any-return]
         with self._borrow_connection() as opened:
             answer = compute(opened, *arguments)
         with self._lock:
@@ -186,7 +188,7 @@ class SnapshotService:
         Return None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
         and ``StillOpeningError`` while the archive is being opened for the first time.
         """
-        opening = self._start_opening_if_changed()
+        opening = self._start_or_find_opening_if_changed()
         if opening is not None:
             opening.join(REOPEN_WAIT_SECONDS)
         with self._lock:
@@ -196,7 +198,7 @@ class SnapshotService:
                 raise StillOpeningError
             return self._snapshot
 
-    def _start_opening_if_changed(self) -> threading.Thread | None:
+    def _start_or_find_opening_if_changed(self) -> threading.Thread | None:
         """Return the thread that opens the changed archive, started if needed, or None if there is nothing to open."""
         with self._lock:
             if self._opening is not None and self._opening.is_alive():
@@ -213,11 +215,11 @@ class SnapshotService:
                 and self._snapshot.stamp == read_archive_stamp(self._root)
             ):
                 return None
-            self._opening = threading.Thread(target=self._open_snapshot, name="open archive", daemon=True)
+            self._opening = threading.Thread(target=self._open_and_publish_snapshot, name="open archive", daemon=True)
             self._opening.start()
             return self._opening
 
-    def _open_snapshot(self) -> None:
+    def _open_and_publish_snapshot(self) -> None:
         """Open the archive and make the result, a snapshot or an error, the current one."""
         content, error = None, None
         try:

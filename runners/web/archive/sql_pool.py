@@ -19,7 +19,7 @@ import polars as pl
 from agents.base.agent import TurnTimeoutError
 from analytics.questions.columns import Cell, ResultColumn, Table, format_significant
 from analytics.questions.sql.connection import ScratchFolder
-from analytics.report.text_tables import format_table_cell
+from analytics.report.text_tables import format_value_or_dot
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position
@@ -141,7 +141,7 @@ class SqlProcessPool:
             return pl.read_ipc(process.request(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
         except BaseException as error:
             if isinstance(error, RemoteError) and error.details.exit_code is not None:
-                raise error.to_arena_error("SQL") from None
+                raise error.restore_or_wrap_arena_error("SQL") from None
             slot.stop()
             if opened and not self._closed:
                 self._start_process(slot)  # now, so that the next query does not wait for it
@@ -197,7 +197,7 @@ def build_answer_table(frame: pl.DataFrame) -> Table:
 
 
 def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
-    text = _format_number(name, value) if isinstance(value, int | float | Decimal) else format_table_cell(value)
+    text = _format_number(name, value) if isinstance(value, int | float | Decimal) else format_value_or_dot(value)
     short = text if len(text) <= MAX_CELL_LETTERS else f"{text[: MAX_CELL_LETTERS - 1]}…"
     return Cell(short, link=_build_link(name, value, row))
 

@@ -33,11 +33,13 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
     opened: OpenArchive | None = None
     stamp: object = None
 
-    def respond(question: str | None, _: bytes) -> Message:
-        """Open or refresh the archive if ``question`` is None; otherwise answer the query."""
+    def refresh_archive_or_answer(question_or_none_to_refresh: str | None, _: bytes) -> Message:
+        """Open or refresh the archive if ``question_or_none_to_refresh`` is None; otherwise answer the query."""
         nonlocal opened, stamp
-        if question is not None and opened is not None:
-            return None, _encode_arrow(opened.read_first_rows(question, setup["rows"] + 1), setup["bytes"])
+        if question_or_none_to_refresh is not None and opened is not None:
+            return None, _encode_arrow(
+                opened.read_first_rows(question_or_none_to_refresh, setup["rows"] + 1), setup["bytes"]
+            )
         current_stamp = read_archive_stamp(root)
         if opened is None:
             opened = OpenArchive(root, limits, vocabulary_only=True)
@@ -49,7 +51,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHand
         stamp = current_stamp
         return None, b""
 
-    return (None, b""), respond
+    return (None, b""), refresh_archive_or_answer
 
 
 def _encode_arrow(frame: Any, max_bytes: int) -> bytes:

@@ -19,13 +19,13 @@ from analytics.questions.columns import (
     number_column,
     text_column,
 )
-from analytics.questions.pairings import PairingResult, load_job_results
+from analytics.questions.pairings import PairingResult, load_results_requested_by_jobs
 from analytics.questions.quantities import format_quantity, format_quantity_heading, scale_quantity
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import parse_setting
 from analytics.report.style import Figure
 from analytics.store.records import SweepJob
-from quarto.errors import NotFoundError, describe_valid_names
+from quarto.errors import NotFoundError, suggest_valid_names
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart
@@ -89,10 +89,10 @@ def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
     if not jobs:
         sweep_ids = {job.sweep_id for job in opened.archive.load_sweep_jobs()}
         raise NotFoundError(
-            f"sweep {sweep_id!r} is not in archive {opened.archive.root}{describe_valid_names(sweep_id, sweep_ids)}"
+            f"sweep {sweep_id!r} is not in archive {opened.archive.root}{suggest_valid_names(sweep_id, sweep_ids)}"
         )
     settings = _list_varying_settings(jobs)
-    job_results = load_job_results(opened.archive, jobs)
+    job_results = load_results_requested_by_jobs(opened.archive, jobs)
     shared_names = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
     shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(shared_names))
     lead = f"{', '.join(settings[:-2])}{', ' if settings[2:] else ''}{' and '.join(settings[-2:]) or 'Nothing'} varied"
@@ -216,11 +216,13 @@ def _build_points_and_value_name(settings: Sequence[str], job_results: JobResult
 def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
     values = {name: parse_setting(overrides[name]) if name in overrides else None for name in names}
     return {
-        name: value if isinstance(value, int | float) and not isinstance(value, bool) else _format_value(value)
+        name: value
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else _format_setting_as_text_or_json(value)
         for name, value in values.items()
     }
 
 
-def _format_value(value: object) -> str:
+def _format_setting_as_text_or_json(value: object) -> str:
     """Format the value of a setting that is not a number: texts as they are, other values as JSON."""
     return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from analytics.questions.columns import Cell, format_game_name
+from analytics.questions.columns import Cell, format_short_game_name
 from quarto.notation import CLASSIC_NAME, format_game, format_piece
 from quarto.rules import NONE
 
@@ -37,7 +37,7 @@ def game_url(run_id: str, game_id: int, ply: int | None = None) -> str:
 
 def build_game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
     """Build a table cell that names a game and links to the game's page, at the ply ``ply`` if one is given."""
-    return Cell(format_game_name(run_id, game_id), code=True, link=game_url(run_id, game_id, ply))
+    return Cell(format_short_game_name(run_id, game_id), code=True, link=game_url(run_id, game_id, ply))
 
 
 def games_url(**filters: object) -> str:

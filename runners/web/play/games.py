@@ -131,7 +131,7 @@ class WebGame:
                 return False
             return self.replay(moves).session.is_over
 
-    def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
+    def append_decision(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
         """Append a decision to ``moves``, make the result the current decisions, and return the result.
 
         If the decision was made on an earlier page, the later turns are taken back. The same decision may arrive twice,
@@ -254,7 +254,7 @@ class WebGameService:
 
     def find_setup_job(self, web_game_id: str) -> BackgroundJob:
         """Return the job that prepares the game with this id. Raises ``NotFoundError`` if there is no such job."""
-        job = self._background.find(web_game_id)
+        job = self._background.find_and_count_request(web_game_id)
         if job is None:
             raise NotFoundError(
                 "this server does not hold that game, perhaps because it was started again: begin a new one"
@@ -282,7 +282,7 @@ class WebGameService:
 
     def find_reopen_job(self, address: GameAddress) -> BackgroundJob | None:
         """Return the job that resumes the game that the address names, or None if nobody has started such a job."""
-        return self._background.find(("open", address))
+        return self._background.find_and_count_request(("open", address))
 
     def start_turn_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
         """Return the job in which the agent takes its turn after ``moves``; start the job if needed.
@@ -295,7 +295,7 @@ class WebGameService:
 
     def find_turn_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """Return the job in which the agent takes its turn after ``moves``, or None if the job was not started."""
-        return self._background.find((game.serial, moves))
+        return self._background.find_and_count_request((game.serial, moves))
 
     def start_hint_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
         """Return the job that finds a hint for the person's decision after ``moves``; start the job if needed.
@@ -309,7 +309,7 @@ class WebGameService:
 
     def find_hint_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """Return the job that finds a hint after ``moves``, or None if the job was not started."""
-        return self._background.find(("hint", game.serial, moves))
+        return self._background.find_and_count_request(("hint", game.serial, moves))
 
     def _start_setup_job(
         self,

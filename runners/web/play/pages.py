@@ -18,12 +18,12 @@ from runners.arena.spec import format_label
 from runners.config.agent_policies import describe_untrained_agents
 from runners.play.hints import Hint
 from runners.play.levels import LEVELS
-from runners.play.session import format_aids, format_plies_query
+from runners.play.session import format_aids, format_plies_sql
 from runners.terminal.console import format_sql_command
 from runners.web.agents_and_rules import AgentsAndRules, split_label
 from runners.web.archive.urls import build_url, game_analysis_url
 from runners.web.background import BackgroundJob, find_compilation_counter
-from runners.web.page_rendering import FormFields, find_browser_id, redirect_to, render_page
+from runners.web.page_rendering import FormFields, find_session_or_client_address, redirect_to, render_page
 from runners.web.play.games import (
     GAME_PATH,
     RESIGN,
@@ -66,7 +66,7 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
         agent=agent,
         parameters=choices.list_agent_parameters(agent),
         described=choices.all_agents,
-        values=parameters | _select_parameters(agent, fields),
+        values=parameters | _select_agent_parameters_by_prefix(agent, fields),
         levels=LEVELS,
         level=next((level for level in LEVELS if level.agent == (fields.get("agent") or DEFAULT_OPPONENT)), None),
         all_rules=choices.all_rules,
@@ -79,7 +79,7 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
     )
 
 
-def _select_parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
+def _select_agent_parameters_by_prefix(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
     """Return the form's parameters of one agent, without the prefix ``agent.`` of their names.
 
     The form may still hold the parameters of an agent that was chosen before.
@@ -95,7 +95,9 @@ def begin_game(request: Request, fields: FormFields) -> Response:
     try:
         setup = parse_setup(fields)
         parameters = {
-            key: text.strip() for key, text in _select_parameters(setup.agent, fields).items() if text.strip()
+            key: text.strip()
+            for key, text in _select_agent_parameters_by_prefix(setup.agent, fields).items()
+            if text.strip()
         }
         if parameters:  # an empty field means the default value
             defaults = {
@@ -103,10 +105,10 @@ def begin_game(request: Request, fields: FormFields) -> Response:
                 for parameter in site.get_or_create_service(AgentsAndRules).list_agent_parameters(setup.agent)
             }
             setup = setup._replace(agent=format_label(setup.agent, parameters, defaults))
-        begun = site.get_or_create_service(WebGameService).begin_game(setup, find_browser_id(request))
+        begun = site.get_or_create_service(WebGameService).begin_game(setup, find_session_or_client_address(request))
         if not begun.setup_job.wait():
             return redirect_to(f"/play/begun/{begun.id}")
-        game: WebGame = begun.setup_job.result()
+        game: WebGame = begun.setup_job.get_result_or_raise_work_error()
     except RequestError as error:
         return _render_setup_page(request, fields, str(error))
     return redirect_to(GAME_PATH, **game.start_address.to_query())
@@ -118,7 +120,7 @@ def game_wait_page(request: Request, identity: str) -> Response:
     job = find_site(request).get_or_create_service(WebGameService).find_setup_job(identity)
     if not job.wait():
         return _render_waiting_page(request, job)
-    game: WebGame = job.result()
+    game: WebGame = job.get_result_or_raise_work_error()
     return redirect_to(GAME_PATH, **game.start_address.to_query())
 
 
@@ -137,7 +139,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
             return _render_resume_page(request, address)
         if not job.wait():
             return _render_waiting_page(request, job)
-        game = job.result()
+        game = job.get_result_or_raise_work_error()
     state = game.replay(address.moves)
     pending: BackgroundJob | None = None
     hint_result: Hint | None = None
@@ -148,7 +150,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     elif hint and "hint" in game.aids and not state.session.is_over:
         pending = games.find_hint_job(game, address.moves)
     if pending and pending.wait():
-        hint_result, pending = pending.result(), None  # raises what went wrong
+        hint_result, pending = pending.get_result_or_raise_work_error(), None  # raises what went wrong
         state = game.replay(address.moves)
     view = build_game_view(
         state, parse_piece(piece) if piece else NONE, hint_result, is_logged=game.log_entry is not None
@@ -159,14 +161,14 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 @router.post(GAME_PATH)
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
     """Carry out a decision of the person, or one of the commands open, undo, hint, resign and log."""
-    address, session = parse_address(request.query_params), find_browser_id(request)
+    address, session = parse_address(request.query_params), find_session_or_client_address(request)
     games = find_site(request).get_or_create_service(WebGameService)
     game = games.find_game(address)
     if game is None:
         job = games.start_reopen_job(address, session)
         if not job.wait():
             return redirect_to(GAME_PATH, **address.to_query())
-        game = job.result()
+        game = job.get_result_or_raise_work_error()
     if command == "open":
         games.start_turn_job(game, address.moves, session).wait()
         return redirect_to(GAME_PATH, **address.to_query())
@@ -182,7 +184,7 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
     if command not in ("", RESIGN):
         raise RequestError(f"command {command[:40]!r} is not known: undo, hint, {RESIGN} or log")
     new_address = address.with_decision(command or decision)
-    game.decide(address.moves, new_address.moves[-1])
+    game.append_decision(address.moves, new_address.moves[-1])
     games.start_turn_job(game, new_address.moves, session).wait()
     return redirect_to(GAME_PATH, **new_address.to_query())
 
@@ -204,7 +206,7 @@ def _render_game_page(
     logged = None
     if game.log_entry is not None:
         run_id, number = game.log_entry
-        question = format_sql_command(format_plies_query(run_id, number), find_site(request).options.archive)
+        question = format_sql_command(format_plies_sql(run_id, number), find_site(request).options.archive)
         logged = {"run_id": run_id, "number": number, "game_id": first_game_id(0, number), "question": question}
     return render_page(
         request,

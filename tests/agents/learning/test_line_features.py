@@ -17,7 +17,7 @@ from agents.learning.line_features import (
     MAX_FEATURES,
     WON_AFTER,
     build_feature_words,
-    fill_and_count_features,
+    fill_features_returning_count_or_outcome,
 )
 from quarto.jit import kernel, uint64
 from quarto.position import PackedPosition, board, position_from_plies
@@ -36,11 +36,11 @@ def _features(lanes: int, occupied: int, gift: int, pieces_left: int, words: Any
     state = np.empty((4, BOARD), np.int64)
     fill_line_states(lanes, occupied, words, state[0])
     fill_board_survey(occupied, words, state[0])
-    return fill_and_count_features(occupied, gift, pieces_left, words, state[0], state[1:], features)
+    return fill_features_returning_count_or_outcome(occupied, gift, pieces_left, words, state[0], state[1:], features)
 
 
 def compute_count_and_features(position: PackedPosition, words: Any) -> tuple[int, list[int]]:
-    """Return the number that ``fill_and_count_features`` returns, and the features."""
+    """Return the number that ``fill_features_returning_count_or_outcome`` returns, and the features."""
     numbers = np.empty(MAX_FEATURES, np.int64)
     lanes = uint64(position.lanes)
     count = _features(lanes, position.occupied, position.hand, position.available, words, numbers)

@@ -11,9 +11,9 @@ from agents.learning.position_rows import (
     build_empty_row_knowledge,
     build_row_knowledge,
     enlarge_rows,
-    find_or_add_row,
+    find_or_add_nan_row,
     find_row,
-    has_room,
+    has_room_for_game,
     list_position_rows,
 )
 from quarto.jit import uint64
@@ -36,13 +36,13 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
     knowledge, rows, grown = build_empty_row_knowledge(np.array([0.5])), dict[Key, list[float]](), 0
     for number, key in enumerate(some_positions(10_000)):
         width = 1 + key[1] % 16
-        first = find_or_add_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
+        first = find_or_add_nan_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
         row = knowledge.table[first : first + width]
         if key not in rows:
             assert np.isnan(row).all()
             row[:] = rows[key] = [float(number)] * width
         assert row.tolist() == rows[key]
-        if not has_room(knowledge.keys, knowledge.table):
+        if not has_room_for_game(knowledge.keys, knowledge.table):
             knowledge, grown = enlarge_rows(knowledge), grown + 1
     assert len(rows) < 10_000
     assert grown > 2

@@ -15,11 +15,11 @@ from analytics.exact.position_set import (
     NO_GIFT_COLUMN,
     PIECE_COUNTS,
     PositionSet,
-    compute_regrets,
-    estimate_ratio,
+    compute_regrets_and_forfeits,
+    estimate_mean_over_positions,
     read_logged_games,
     read_position_set,
-    sample_arrangements,
+    sample_limited_positions_without_line,
     sample_logged_positions,
     select_positions,
     summarise_regrets,
@@ -102,7 +102,7 @@ def test_values_are_those_of_playing_out(shipped: PositionSet) -> None:
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
 def test_arrangements_without_a_line_are_drawn_and_become_positions(rules: object) -> None:
-    candidates = next(sample_arrangements(rules, 6, 3))  # type: ignore[arg-type]
+    candidates = next(sample_limited_positions_without_line(rules, 6, 3))  # type: ignore[arg-type]
     tried = position_set.SAMPLE_BLOCK
     assert 0 < len(candidates.cells) < tried
     batch = to_batch(candidates)
@@ -134,7 +134,7 @@ def test_logged_positions_are_those_of_the_games() -> None:
     assert {
         (*held, *filled) for held, filled in zip(candidates.pieces.tolist(), candidates.cells.tolist(), strict=True)
     } <= logged
-    none = Games.zeros(0)
+    none = Games.allocate(0)
     assert list(sample_logged_positions(none, 8, 1)) == []
 
 
@@ -165,7 +165,7 @@ def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.D
 
 def test_rules_without_a_set_and_archives_without_games_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"no set of positions for rules 'torus'.*policy positions --rules torus"):
-        position_set.find_shipped_set_path("torus")
+        position_set.find_existing_shipped_set("torus")
     with pytest.raises(RequestError, match="no games under rules 'torus'"):
         build_position_frame(ArchiveStore.open(SAMPLE), MADE_WITH._replace(rules=PRESETS["torus"], piece_counts=(14,)))
     with pytest.raises(RequestError, match="the mover chooses the piece"):
@@ -196,7 +196,7 @@ def naive_regret(table: NDArray[np.int8], cell: int, gift: int) -> tuple[int, in
 
 def test_regrets_are_those_of_the_slow_twin_for_any_answers(late: PositionSet) -> None:
     answers = np.random.default_rng(1).integers(-3, 18, (2, len(late.logged), 40)).astype(np.int8)
-    regrets = compute_regrets(late.values, Turns(*answers))
+    regrets = compute_regrets_and_forfeits(late.values, Turns(*answers))
     expected = np.array(
         [[naive_regret(late.values[i], *answers[:, i, k]) for k in range(40)] for i in range(len(late.logged))]
     )
@@ -219,7 +219,7 @@ def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:
         )
     )
     turns.cells[::2, 1] = -1  # every second position is forfeited once
-    frame = summarise_regrets(late, compute_regrets(late.values, turns))
+    frame = summarise_regrets(late, compute_regrets_and_forfeits(late.values, turns))
     totals = {
         row["kind"]: row for row in frame.filter(frame["source"].is_null() & frame["pieces"].is_null()).to_dicts()
     }
@@ -240,10 +240,14 @@ def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:
 
 def test_intervals_are_those_of_means_over_positions() -> None:
     totals, counts = np.array([0, 1, 2, 1, 0, 0]), np.ones(6, int)
-    estimate = estimate_ratio(totals, counts, 2.0)
+    estimate = estimate_mean_over_positions(totals, counts, 2.0)
     assert math.isclose(estimate.mean, 4 / 6)
     assert math.isclose(estimate.high - estimate.mean, 1.959964 * totals.std(ddof=1) / math.sqrt(6), rel_tol=1e-6)
-    doubled = estimate_ratio(2 * totals, 2 * counts, 2.0)  # the same decision twice is no second position
+    doubled = estimate_mean_over_positions(2 * totals, 2 * counts, 2.0)  # the same decision twice is no second position
     assert np.allclose(doubled, estimate)
-    assert estimate_ratio(np.zeros(9, int), np.ones(9, int), 2.0)[:2] == (0.0, 0.0)
-    assert estimate_ratio(2 * counts, counts, 2.0).mean == estimate_ratio(2 * counts, counts, 2.0).high == 2.0
+    assert estimate_mean_over_positions(np.zeros(9, int), np.ones(9, int), 2.0)[:2] == (0.0, 0.0)
+    assert (
+        estimate_mean_over_positions(2 * counts, counts, 2.0).mean
+        == estimate_mean_over_positions(2 * counts, counts, 2.0).high
+        == 2.0
+    )

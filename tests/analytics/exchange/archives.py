@@ -34,7 +34,7 @@ def archive_of(root: Path, most: int = LARGEST_RANGE) -> Path:
     """Write an archive of the three runs, each in files of at most ``most`` units."""
     archive = ArchiveStore.open(root, create=True)
     for run in RUNS:
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
         store(archive, run.run_id, blocks_of(run), most=most)
     return root
 

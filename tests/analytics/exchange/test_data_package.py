@@ -97,7 +97,7 @@ def test_every_exported_column_has_a_meaning() -> None:
 def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(build_spec(pairings=((LABEL, "b"),)), command=HOSTILE)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(1, 0, 0, 4)], run.pairings)
     folder = exported(tmp_path / "archive", tmp_path / "set")
     assert_described(folder)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.exchange.export import ExportRequest, _write_atomically, write_export
+from analytics.exchange.export import ExportRequest, _rename_to_output_on_success, write_export
 from analytics.exchange.export_blocks import NAMED_PERSPECTIVES
 from analytics.store.archive import ArchiveStore
 from quarto.errors import FailureError, RequestError
@@ -46,7 +46,7 @@ def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.Monke
         return rename(path, target)
 
     def replace() -> None:
-        with _write_atomically(output, force=True) as (path, _):
+        with _rename_to_output_on_success(output, force=True) as (path, _):
             path.mkdir()
             (path / "new").write_text("new")
 
@@ -72,7 +72,7 @@ def logged(root: Path, rules: Rules) -> tuple[Games, str]:
     games = [game for game in games if len(game["plies"]) >= OPENING][:20]
     run = record(build_spec(rules, LABELS, opening_plies=OPENING))
     archive = ArchiveStore.open(root, create=True)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [pack_games(games, opening=OPENING)], LABELS)
     return [*enumerate(games)][0::2] + [*enumerate(games)][1::2], run.run_id
 

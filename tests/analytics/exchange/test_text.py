@@ -14,15 +14,15 @@ from msgspec import structs
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, write_export
-from analytics.exchange.formats import format_record_line
+from analytics.exchange.formats import format_record_line_without_counts
 from analytics.exchange.importing import ImportedRun, import_games
 from analytics.exchange.text import (
     RESULTS_BY_WINNER,
     Heading,
     ParsedText,
     Tags,
+    format_agent_and_nondefault_tags,
     format_games,
-    format_heading_tags,
     parse_games,
     parse_tags,
 )
@@ -85,7 +85,7 @@ def test_a_game_with_any_labels_is_read_as_it_was_written(
     opening = min(len(game["plies"]) for game in games)
     heading = Heading(rules, agent_1, date, opening, agent_0, agent_1)
     written = format_games(heading, pack_games(games).games)
-    tags = format_heading_tags(heading._asdict())
+    tags = format_agent_and_nondefault_tags(heading._asdict())
     assert written.decode().split("\n") == [*(naive_line(game, tags) for game in games), ""]
     parsed_text = read(written)
     assert parsed_text.bad_lines == []
@@ -210,7 +210,7 @@ def test_a_text_that_lost_a_line_or_a_record_has_single_games(unsplit: Path, tmp
 def run_of(root: Path, pairs: int, seed: int = 7) -> Path:
     """Write an archive of the first run with ``pairs`` pairs in each pairing."""
     archive = ArchiveStore.open(root, create=True)
-    archive.write_run(RUNS[0])
+    archive.write_run_and_unit_count(RUNS[0])
     blocks = [random_block(seed, pairing, 0, 12, forfeits=0.2) for pairing in range(3)]
     games = [block._replace(games=select_games(block.games, slice(2 * pairs))) for block in blocks]
     store(archive, RUNS[0].run_id, games)
@@ -233,11 +233,11 @@ def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
         import_text(root, other)
     code = {**CODE, "fingerprint": "cd" * 8}
     archive = ArchiveStore.open(root)
-    archive.write_run(structs.replace(RUNS[0], code=code))
+    archive.write_run_and_unit_count(structs.replace(RUNS[0], code=code))
     longer = text_from(run_of(tmp_path / "longer", 12), tmp_path / "text")
     with pytest.raises(RequestError, match=r"was played by other code \(cdcdcdcdcdcdcdcd\) than the games of the text"):
         import_text(root, longer)
-    archive.write_run(RUNS[0])
+    archive.write_run_and_unit_count(RUNS[0])
     assert answers(root) == before
 
 
@@ -249,7 +249,7 @@ def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
         ("opening", text.replace(b" [result", b" [opening=1] [result"), "its agents, opening or rules are not those"),
         (
             "spec",
-            format_record_line(structs.replace(RUNS[0], spec=spec), 1) + text.partition(b"\n")[2],
+            format_record_line_without_counts(structs.replace(RUNS[0], spec=spec), 1) + text.partition(b"\n")[2],
             "describes run",
         ),
     ):
@@ -269,7 +269,7 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     dice = random.Random(1)
     games = [random_game(dice, forfeits=0.2) for _ in range(30)]
     tags = [
-        format_heading_tags(
+        format_agent_and_nondefault_tags(
             {
                 "event": dice.choice(["", "autumn"]),
                 "date": dice.choice(["", "2026-11-21"]),

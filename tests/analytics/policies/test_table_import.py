@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from agents.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, PolicyAgent
-from analytics.exact.position_set import find_shipped_set_path
+from analytics.exact.position_set import find_existing_shipped_set
 from analytics.policies.table_import import ImportOptions, parse_policy_table, read_policy_table
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_game, format_piece, format_position
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_such_table_is_refused(name: str, content: str, messag
 
 def test_the_positions_that_ship_become_a_policy_of_exact_values() -> None:
     """Check that rows with a placement that wins need no gift."""
-    table = read_policy_table(find_shipped_set_path("classic"))
+    table = read_policy_table(find_existing_shipped_set("classic"))
     few = table.filter(pl.col("position").is_in(table["position"].unique(maintain_order=True)[::64].implode()))
     parsed = parse_policy_table(few, ImportOptions(Q_TABLE, CLASSIC))
     assert parsed.conflicts == 0 < parsed.skipped_rows

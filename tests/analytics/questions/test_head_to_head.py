@@ -48,7 +48,7 @@ def add(
     archive: ArchiveStore, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC
 ) -> None:
     """Add a run with random games of each of its pairings."""
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     games = range(len(pairings))
     swapped = [random_block(seed, number, 0, rules=rules) for number in games]
     store(archive, run.run_id, swapped if run.swapped else [single_games(seed, n, 0) for n in games], pairings)
@@ -238,7 +238,7 @@ def test_a_run_that_lacks_games_is_noted(archive: ArchiveStore) -> None:
     (run,) = archive.load_runs()
     missing = f"not complete: {run.run_id} (30 games missing); the same command plays the rest of a run"
     for games, notes in ((16, ()), (26, (missing,))):  # of each pairing; there are 16
-        archive.update_run(run.run_id, partial(_asking, games=games))
+        archive.update_run_and_unit_count(run.run_id, partial(_asking, games=games))
         with open_archive(archive.root) as opened:
             assert compute_head_to_head(opened).notes == notes
 
@@ -268,6 +268,6 @@ def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_pa
     hint = f"has no games: 'qarena archive ls --archive {archive.root}' lists"
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=hint):
         compute_head_to_head(opened)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=f"no games of run {record().run_id}"):
         compute_head_to_head(opened, GameFilter(runs=(record().run_id,)))

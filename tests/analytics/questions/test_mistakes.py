@@ -29,7 +29,7 @@ def judged_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
         (build_spec(seed=3, opening_plies=2), build_spec(seed=3, opening_plies=1), build_spec())
     ):
         run = record(spec)
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
         store(archive, run.run_id, [random_block(seed, pairing) for pairing in range(3)])
         decide(archive, run.run_id, seed)
     return archive
@@ -97,13 +97,13 @@ def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged_archive: Arc
 def test_positions_are_replayed_only_for_a_condition_that_reads_them(
     judged_archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replay, replayed = lazy_rows.scan_boards, []
+    replay, replayed = lazy_rows.scan_boards_before_plies, []
 
     def record_call(*arguments: Any, **more: Any) -> Any:
         replayed.append(arguments)
         return replay(*arguments, **more)
 
-    monkeypatch.setattr(lazy_rows, "scan_boards", record_call)
+    monkeypatch.setattr(lazy_rows, "scan_boards_before_plies", record_call)
     with open_archive(judged_archive.root) as opened:
         names = build_judged_agent_names(opened, "true")
         plain = summarise_decisions(opened, "ply > 3", True, names)

@@ -48,7 +48,7 @@ def write_similar_games(
     dice = random.Random(f"{rules.name} {opening}")
     archive = ArchiveStore.open(root, create=True)
     run = record(build_spec(rules, TWO, opening_plies=opening))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
     blocks = [pack_games(pairing_games, pairing, 0, opening) for pairing, pairing_games in enumerate(games)]
     store(archive, run.run_id, blocks, TWO, most)
@@ -210,7 +210,7 @@ def test_rows_say_rates_intervals_and_a_sample(classic: tuple[OpenArchive, Kept]
         for rate, count in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
             assert row[f"{rate}_rate"] == row[count] / row["games"]
             assert (row[f"{rate}_low"], row[f"{rate}_high"]) == wilson_interval(row[count], row["games"])
-        assert row["run_id"] == opened.archive.list_run_ids()[0]
+        assert row["run_id"] == opened.archive.list_ids_of_runs_with_games()[0]
         plies = parse_game(row["sample"])
         played = games[row["game_id"]]["plies"]
         decision = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
@@ -249,7 +249,7 @@ def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
     assert row["games"] == played.total()
     assert (row["win_low"], row["win_high"]) == wilson_interval(row["wins"] * number / row["games"], number)
     other = record(build_spec(PRESETS["classic"], TWO[:1], opening_plies=2, seed=8))
-    archive.write_run(other)
+    archive.write_run_and_unit_count(other)
     store(archive, other.run_id, [pack_games([kept[0][1]] * 20, 0, 0, 2)], TWO[:1])
     with open_archive(archive.root) as opened:
         (row,) = explore_position(opened, by="gift", imposed=True).to_dicts()
@@ -349,7 +349,7 @@ def test_after_imposed_plies_games_count_at_their_first_free_decision(
 def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
     archive, kept = write_similar_games(tmp_path / "archive", Rules(), opening=2, pairs=10)
     run = record(build_spec(Rules(), TWO, seed=9))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     game = next(game for _, game in kept if len(game["plies"]) > 4)
     store(archive, run.run_id, [pack_games([game, game], 0)], TWO)
     imposed, free = (sum(len(game["plies"]) > ply for _, game in kept) for ply in (0, 2))
@@ -426,8 +426,11 @@ def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
 def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:
     archive, _ = write_similar_games(tmp_path / "archive", Rules(), pairs=5)
     other = record(build_spec(Rules(diagonals="none")))
-    archive.write_run(other)
+    archive.write_run_and_unit_count(other)
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match="not the same in all runs: choose with --run"):
             explore_position(opened)
-        assert explore_position(opened, games=GameFilter(runs=(archive.list_run_ids()[0],)))["games"].sum() > 0
+        assert (
+            explore_position(opened, games=GameFilter(runs=(archive.list_ids_of_runs_with_games()[0],)))["games"].sum()
+            > 0
+        )

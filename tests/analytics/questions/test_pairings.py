@@ -22,8 +22,8 @@ from analytics.questions.pairings import (
     SharedOpenings,
     build_crosstable,
     load_results,
-    shared_openings_sql,
-    shared_seeds_frame,
+    numbered_seed_hashes_frame,
+    shared_opening_counts_sql,
 )
 from analytics.questions.rating_bootstrap import Tallies
 from analytics.questions.ratings import Ratings, fit_ratings
@@ -64,13 +64,13 @@ def test_results_are_what_the_rows_say(archive: ArchiveStore) -> None:
         assert result.mean_plies == sum(row[1] == result.pairing for row in plies) / len(rows)
         for seat in (0, 1):
             held = [point for point, row in zip(points, rows, strict=True) if row[f"a{seat}"] == first]
-            assert result.results_in_seat(seat) == tuple(map(held.count, (-1, 0, 1)))
+            assert result.losses_draws_wins_in_seat(seat) == tuple(map(held.count, (-1, 0, 1)))
         assert result.win_rate == (points.count(1) / len(rows), *wilson_interval(points.count(1), len(rows)))
 
 
 def test_pairs_are_the_unit_where_openings_are_shared(archive: ArchiveStore) -> None:
     plain = load_results(archive, RUN_ID)
-    archive.write_run(record(build_spec(opening_plies=2), run_id=RUN_ID))
+    archive.write_run_and_unit_count(record(build_spec(opening_plies=2), run_id=RUN_ID))
     shared = load_results(archive, RUN_ID)
     assert not any(result.by_pairs for result in plain)
     assert all(result.by_pairs for result in shared)
@@ -123,7 +123,7 @@ ONE = PAIRINGS[:1]
 def add(archive: ArchiveStore, games: int, pairings: Pairings = PAIRINGS, **spec: Any) -> str:
     """Add a run with random games; ``games`` is their seed."""
     run = record(build_spec(pairings=pairings, **spec))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(games, number) for number in range(len(pairings))], pairings)
     return run.run_id
 
@@ -241,17 +241,17 @@ def test_groups_are_few_even_and_whole() -> None:
     agents, seeds = {("abc", 0): ("a", "b")}, {("abc", 0): 7}
     columns = "'abc' AS run_id, 0 AS pairing, i >> 1 AS pair_id, i AS game_id, i % 3 - 1 AS winner"
     rows = f"SELECT {columns} FROM range({{}}) AS numbers(i)"
-    query = f"SELECT openings, sum(pairs)::INTEGER FROM ({shared_openings_sql(agents, seeds)}) GROUP BY ALL"
+    query = f"SELECT openings, sum(pairs)::INTEGER FROM ({shared_opening_counts_sql(agents, seeds)}) GROUP BY ALL"
     with duckdb.connect() as connection:
-        connection.register("_sharing", ArrowStream(shared_seeds_frame(seeds)))
+        connection.register("_sharing", ArrowStream(numbered_seed_hashes_frame(seeds)))
         many = dict(connection.execute(f"WITH games AS ({rows.format(200_000)}) {query}").fetchall())
         assert set(many) == set(range(1024))
         assert 90 <= min(many.values()) <= max(many.values()) <= 105
         every = rows.format(1 << 25) + " WHERE i % 65536 < 2"
         assert len(connection.execute(f"WITH games AS ({every}) {query}").fetchall()) > 300
         crowd = {("abc", number): (f"a{number}", "b") for number in range(3000)}
-        connection.register("_sharing", ArrowStream(shared_seeds_frame(dict.fromkeys(crowd, 7))))
-        few = f"SELECT DISTINCT openings FROM ({shared_openings_sql(crowd, dict.fromkeys(crowd, 7))})"
+        connection.register("_sharing", ArrowStream(numbered_seed_hashes_frame(dict.fromkeys(crowd, 7))))
+        few = f"SELECT DISTINCT openings FROM ({shared_opening_counts_sql(crowd, dict.fromkeys(crowd, 7))})"
         assert len(connection.execute(f"WITH games AS ({rows.format(20_000)}) {few}").fetchall()) == 256
 
 

@@ -80,8 +80,8 @@ def test_scipy_finds_the_same_maximum(seed: int) -> None:
         for (first, second), tally in tallies.items():
             at_zero = chances(strengths, at[-2], at[-1], first, second)
             at_one = chances(strengths, at[-2], at[-1], second, first)[::-1]
-            total -= sum(n * math.log(p) for n, p in zip(tally.results(0), at_zero, strict=True))
-            total -= sum(n * math.log(p) for n, p in zip(tally.results(1), at_one, strict=True))
+            total -= sum(n * math.log(p) for n, p in zip(tally.losses_draws_wins_in_game(0), at_zero, strict=True))
+            total -= sum(n * math.log(p) for n, p in zip(tally.losses_draws_wins_in_game(1), at_one, strict=True))
         return total
 
     best = minimize(unlikelihood, np.zeros(len(agents) + 1), method="BFGS", options={"gtol": 1e-4}).x
@@ -97,7 +97,8 @@ def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> No
     import choix  # takes half a second, which processes without this test need not pay
 
     tallies = {
-        pair: pairs_of(tally.results(0), tally.results(0)) for pair, tally in random_tallies(4, 6, draws=False).items()
+        pair: pairs_of(tally.losses_draws_wins_in_game(0), tally.losses_draws_wins_in_game(0))
+        for pair, tally in random_tallies(4, 6, draws=False).items()
     }
     # Each meeting has the same results in both seats, so the likelihood is even in the seat's value. The value is 0,
     # because the likelihood is convex, too.
@@ -194,7 +195,7 @@ def test_ranks_are_of_agents_with_enough_games_against_agents_and_a_bound_in_eac
     assert ranked == [("b", 0, 1), ("c", 0, 2), ("a", 0, 3), ("y", 1, 1), ("x", 1, 2)]
     unranked = {rating.agent: rating.unranked for rating in ratings.ratings if rating.rank is None}
     assert unranked == {"star": (WON_ALL,), "human:z": (A_PERSON,), "few": (FEW_GAMES,)}
-    assert sorted(ratings.best_first[5:]) == ["few", "human:z", "star"]
+    assert sorted(ratings.agents_ranked_first[5:]) == ["few", "human:z", "star"]
     assert ratings.to_frame()["rank"].null_count() == 3
     fewer = fit_ratings(expected_tallies({"x": 0, "y": 1}, 0, -1, MIN_RANKED_GAMES // 2 - 1), samples=0)
     assert not fewer.ranked
@@ -217,7 +218,7 @@ def test_who_wins_everything_has_no_bound() -> None:
     tallies["a", "star"] = pairs_of((50, 0, 0), (50, 0, 0))
     tallies["b", "dud"] = pairs_of((0, 0, 50), (0, 0, 50))
     ratings = fit_ratings(tallies, anchor="a", samples=5)
-    assert {rating.agent for rating in ratings.ratings if not rating.bounded} == {"star", "dud"}
+    assert {rating.agent for rating in ratings.ratings if not rating.has_finite_elo} == {"star", "dud"}
     assert [rating.agent for rating in ratings.ratings] == ["star", "b", "a", "dud"]
     assert ratings.ratings[0].elo == (math.inf, math.inf, math.inf)
     assert {type(end) for rating in ratings.ratings for end in rating.elo} == {float}
@@ -294,7 +295,7 @@ def test_samples_in_which_somebody_has_no_bound_widen_the_interval_without_end()
 def test_pairs_count_as_their_two_games() -> None:
     as_pairs = {("a", "b"): Tally(pairs=((1, 2, 3), (0, 4, 5), (6, 7, 8)))}
     tally = as_pairs["a", "b"]
-    as_games = {("a", "b"): pairs_of(tally.results(0), tally.results(1))}
+    as_games = {("a", "b"): pairs_of(tally.losses_draws_wins_in_game(0), tally.losses_draws_wins_in_game(1))}
     assert elos(fit_ratings(as_pairs, samples=0)) == pytest.approx(elos(fit_ratings(as_games, samples=0)))
 
 

@@ -12,13 +12,13 @@ from analytics import open_archive
 from analytics.questions import selection
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.selection import (
-    describe_repeated_games,
+    describe_pairings_of_identical_games,
     read_pair_ranges,
     read_selected_games,
     select_games,
-    select_pair_ranges,
+    select_pair_ranges_and_count_games,
 )
-from analytics.questions.sql.conditions import check_and_combine_conditions
+from analytics.questions.sql.conditions import check_and_combine_both_conditions
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
@@ -50,7 +50,7 @@ OTHER = record(build_spec(seed=8))
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write the archive of ``conftest``, and a run of three ranges. No test changes it."""
     archive = write_filled_archive(tmp_path_factory.mktemp("two") / "archive")
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     store(archive, OTHER.run_id, [random_block(2, pairing, 0) for pairing in range(3)], most=8)
     return archive
 
@@ -187,12 +187,12 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged_copy: Arc
 
 
 def test_conditions_are_joined_as_they_are(both_runs: OpenArchive) -> None:
-    joined = check_and_combine_conditions(both_runs, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
+    joined = check_and_combine_both_conditions(both_runs, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
     expected = "(plies < 9 OR winner = 0) AND (winner = 1 OR plies = 3)"
     assert select_games(both_runs, joined).counts == select_games(both_runs, expected).counts
     for first, second in (("true) OR (true", "plies = 3"), ("plies = 3", "true) OR (true")):
         with pytest.raises(RequestError, match="is not a condition on games"):
-            check_and_combine_conditions(both_runs, first, second)
+            check_and_combine_both_conditions(both_runs, first, second)
 
 
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenArchive) -> None:
@@ -214,7 +214,7 @@ def test_games_without_a_record_are_named(damaged_copy: ArchiveStore) -> None:
 
 
 def test_a_damaged_file_is_named(damaged_copy: ArchiveStore) -> None:
-    path = damaged_copy.find_path("plies", RUN_ID, damaged_copy.list_effective_ranges(RUN_ID)[0])
+    path = damaged_copy.find_path_of_containing_file("plies", RUN_ID, damaged_copy.list_effective_ranges(RUN_ID)[0])
     Path(path).write_bytes(Path(path).read_bytes()[::-1])
     with open_archive(damaged_copy.root) as opened, pytest.raises(FailureError, match=path.name):
         list(select_games(opened).read_blocks())
@@ -238,7 +238,7 @@ def test_games_come_by_pairing_and_files_are_read_together(
 ) -> None:
     monkeypatch.setattr(selection, "MAX_GAMES_IN_MEMORY", memory)
     archive, (run_record, blocks) = ArchiveStore.open(tmp_path / "archive", create=True), RUNS[run]
-    archive.write_run(run_record)
+    archive.write_run_and_unit_count(run_record)
     ranges = store(archive, run_record.run_id, blocks, run_record.pairings, most=4)
     ids_by_range = [read_selected_games(archive, run_record.run_id, stored, None).game_id for stored in ranges]
     ids = sorted(int(game_id) for range_ids in ids_by_range for game_id in range_ids)[::chosen]
@@ -252,7 +252,7 @@ def test_games_come_by_pairing_and_files_are_read_together(
     parts = [
         (n, part)
         for n, stored in enumerate(ranges)
-        for part in select_pair_ranges(archive, run_record, stored, chosen_ids)
+        for part in select_pair_ranges_and_count_games(archive, run_record, stored, chosen_ids)
     ]
     parts.sort(key=lambda number_and_part: number_and_part[1])
     blocks_read = [*read_pair_ranges(parts, read)]
@@ -266,10 +266,10 @@ def test_games_come_by_pairing_and_files_are_read_together(
 def test_games_that_are_copies_are_named(archive: ArchiveStore) -> None:
     one, other = (random_game(random.Random(seed), forfeits=0) for seed in (1, 2))
     copied = record(build_spec(seed=9))
-    archive.write_run(copied)
+    archive.write_run_and_unit_count(copied)
     store(archive, copied.run_id, [pack_games([one, other] * 5), random_block(4, 1)])
     with open_archive(archive.root) as opened:
-        (note,) = describe_repeated_games(opened, [copied.run_id, RUN_ID])
-        assert describe_repeated_games(opened, [RUN_ID]) == []
+        (note,) = describe_pairings_of_identical_games(opened, [copied.run_id, RUN_ID])
+        assert describe_pairings_of_identical_games(opened, [RUN_ID]) == []
     first, second = PAIRINGS[0]
     assert note.startswith(f"the 10 games of {first} and {second} in run {copied.run_id} repeat two games, ")

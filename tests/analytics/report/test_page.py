@@ -21,7 +21,7 @@ from analytics.questions.columns import Cell, ResultColumn, Table, text_column
 from analytics.questions.ratings import compute_ratings, fit_ratings
 from analytics.report import report_data, style
 from analytics.report.page import SUBJECTS, render_report
-from analytics.report.pieces import piece_svg, piece_symbols
+from analytics.report.pieces import piece_symbols, render_piece_from_symbols
 from analytics.report.rendering import render_template
 from analytics.report.report_data import select_report_data
 from analytics.report.result import Result
@@ -106,7 +106,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
     add_decisions(archive)
     add_policies(archive)
-    for run_id in archive.list_run_ids()[:2]:
+    for run_id in archive.list_ids_of_runs_with_games()[:2]:
         write_draw_evaluations(archive, run_id)
     return Path(archive.root)
 
@@ -163,18 +163,20 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
         of_random = f"run_id = '{RUNS[0].record.run_id}' AND 'random' IN (agent_0, agent_1)"
         star = strength.build_crosstable_section(select_report_data(opened, of_random)).table
     assert star is not None
-    assert "never met" in {cell.hint for row in star.cells for cell in row}
+    assert "never met" in {cell.hint for row in star.cell_rows for cell in row}
 
 
 @pytest.mark.usefixtures("quick_pictures")
 def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     training = RUNS[1].record.run_id
-    archive.update_run(training, lambda run: run and structs.replace(run, training=True))
+    archive.update_run_and_unit_count(training, lambda run: run and structs.replace(run, training=True))
     with open_archive(archive.root) as opened:
-        parts = select_report_data(opened).parts_by_rules
+        parts = select_report_data(opened).rated_parts_by_rules
         assert [part.rules for part in parts] == [["classic"], ["own_piece"]]
-        assert [part.rules for part in select_report_data(opened, None, [training]).parts_by_rules][-1] == ["square"]
+        assert [part.rules for part in select_report_data(opened, None, [training]).rated_parts_by_rules][-1] == [
+            "square"
+        ]
         for part in parts:
             assert part.rate_agents().ratings == compute_ratings(opened, rules=part.rules[0], samples=10).ratings
     assert "leave out the games of trainings (1 run). --run includes them" in render_archive(Path(archive.root))
@@ -198,7 +200,7 @@ def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
     assert content.count(piece_symbols()) == 1
     (section,) = re.findall(r'<section id="first-gifts">.*?</section>', content, re.DOTALL)
     pieces = re.findall(r'(<svg class="piece".*?</svg>)</span>([0-9A-F])</td>', section)
-    assert {*pieces} == {(piece_svg(piece), f"{piece:X}") for piece in range(16)}
+    assert {*pieces} == {(render_piece_from_symbols(piece), f"{piece:X}") for piece in range(16)}
     charts = re.findall(r"</figcaption>(<svg.*?</svg>)</figure>", section, re.DOTALL)
     for chart in charts:  # each piece on either board
         assert sorted(re.findall(r'<use href="#piece-(\d+)"', chart)) == sorted([*map(str, range(16))] * 2)

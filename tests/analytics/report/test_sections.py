@@ -18,7 +18,7 @@ from analytics.questions.ratings import fit_ratings
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import report_data, style
 from analytics.report.report_data import MAX_AGENTS, select_report_data
-from analytics.report.result import render_results_svg
+from analytics.report.result import render_only_result_svg
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import ArchiveStore
@@ -108,7 +108,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
             for seat in {row["agent_0"]: 0, row["agent_1"]: 1} if row["agent_0"] != row["agent_1"] else {"": 0}:
                 at = 0 if row["agent_0"] == row["agent_1"] else int(seat == row["agent_1"])
                 expected[row["rules"], row[f"agent_{at}"], row["plies"]][result_of(row, at)] += 1
-    frame = lengths.lengths_frame(chosen)
+    frame = lengths.lengths_by_rules_and_agent_frame(chosen)
     totals: Counter[tuple[str, str]] = Counter()
     for (rules, agent, _), counts in expected.items():
         totals[rules, agent] += sum(counts)
@@ -127,7 +127,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
 
 
 def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
-    frame = lengths.lengths_frame(select_report_data(opened))
+    frame = lengths.lengths_by_rules_and_agent_frame(select_report_data(opened))
     assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
     shares = frame.filter(rules="classic", agent="random")["random"].to_list()
     assert shares[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
@@ -191,9 +191,9 @@ def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> 
     chosen = select_report_data(opened, f"run_id = '{RUNS[1].record.run_id}'")
     (first, *_) = strength.build_shown_crosstable(chosen).standings
     seen = (
-        chosen.results[0].tally
+        chosen.results_summed_over_runs[0].tally
         if RUNS[1].pairings[0][0] == first.agent
-        else chosen.results[0].tally.with_agents_swapped
+        else chosen.results_summed_over_runs[0].tally.with_agents_swapped
     )
     assert first.score == mean_score(seen.pentanomial)
     assert "over pairs," in strength.build_crosstable_section(chosen).note
@@ -203,9 +203,9 @@ def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     chosen = select_report_data(opened)
-    for part in chosen.parts_by_rules:
+    for part in chosen.rated_parts_by_rules:
         fit = fit_ratings(dict(sorted(part.tallies_by_agents.items())), samples=10)
-        frame = strength.ratings_frame(part.rate_agents(), part.agents)
+        frame = strength.ratings_frame(part.rate_agents(), part.shown_agents)
         assert frame.select("agent", "elo", "low", "high").rows() == [
             (rating.agent, *rating.elo) for rating in fit.ratings
         ]
@@ -216,7 +216,7 @@ def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
         ]
         assert frame["above_next"].to_list() == [*sure, None]
     assert "different rules" in strength.build_ratings_section(chosen).missing
-    alone = select_report_data(opened, "agent_0 = agent_1").parts_by_rules[0]
+    alone = select_report_data(opened, "agent_0 = agent_1").rated_parts_by_rules[0]
     assert "no games between different agents" in strength.build_ratings_section(alone).missing
 
 
@@ -226,22 +226,24 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
     blocks = [random_block(number, number, 0, 4) for number in range(len(labels))]
     run = record(build_spec(pairings=pairings))
     archive = ArchiveStore.open(tmp_path / "many", create=True)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
         chosen = select_report_data(opened)
-        best = fit_ratings(chosen.tallies_by_agents, samples=0).best_first[:MAX_AGENTS]
-        assert chosen.agents == tuple(sorted(best))
+        best = fit_ratings(chosen.tallies_by_agents, samples=0).agents_ranked_first[:MAX_AGENTS]
+        assert chosen.shown_agents == tuple(sorted(best))
         assert (
-            len({chosen.find_colour_number(agent) for agent in chosen.agents}) == MAX_AGENTS == len(style.AGENT_COLOURS)
+            len({chosen.find_colour_number(agent) for agent in chosen.shown_agents})
+            == MAX_AGENTS
+            == len(style.AGENT_COLOURS)
         )
         section = lengths.build_lengths_section(chosen)  # the choice comes after the computation
         assert {*section.frame["agent"]} == {*labels, "everybody"}
         assert len(section.figures) == MAX_AGENTS
         assert (
             {*strength.build_shown_crosstable(chosen).agents}
-            == {*chosen.select_rows_of_shown_agents(lengths.lengths_frame(chosen))["agent"]}
-            == {*chosen.agents}
+            == {*chosen.select_rows_of_shown_agents(lengths.lengths_by_rules_and_agent_frame(chosen))["agent"]}
+            == {*chosen.shown_agents}
         )
 
 
@@ -272,7 +274,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
 
 
 def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: OpenArchive) -> None:
-    curves = learning.load_newest_curves(select_report_data(full, "winner = 1"))
+    curves = learning.load_training_curves(select_report_data(full, "winner = 1"))
     assert [(curve.card.name, curve.rows.columns) for curve in curves] == [
         ("rising", BY_GAMES.columns),
         ("bred", BY_GENERATIONS.columns),
@@ -283,15 +285,15 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
     ]
     ends = learning.learning_frame(curves).filter(policy="rising").select("value", "low", "high").rows()
     assert all(low < value < high for value, low, high in ends)  # the interval that the note promises
-    table = learning.build_learning_section(select_report_data(full, "winner = 1")).tables[-1]
+    table = learning.build_section_on_trained_policies(select_report_data(full, "winner = 1")).tables[-1]
     assert [column.heading for column in table.columns] == ["policy", "series", "step", "value", "95 % interval"]
-    assert [row[3:] for row in table.rows if row[0] == "rising"] == [
+    assert [row[3:] for row in table.text_rows if row[0] == "rising"] == [
         (format_percent(value), format_interval(low, high)) for value, low, high in ends
     ]
     assert {*frame.filter(policy="bred").rows()} == {
         ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
     }
-    assert learning.load_newest_curves(select_report_data(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
+    assert learning.load_training_curves(select_report_data(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
     passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
     stages = learning.learning_frame([learning.LearningCurve(curves[0].card, passes)]).select("series", "step", "value")
     assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
@@ -318,7 +320,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 @pytest.mark.parametrize("slug", PICTURE_TEXTS)
 def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
-    picture = render_results_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
+    picture = render_only_result_svg(build_subject_sections(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
     for text in PICTURE_TEXTS[slug]:
         assert f">{text}</text>" in picture
     assert "NaN" not in picture
@@ -329,10 +331,12 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     pairings = [(label, "random")]
     archive = ArchiveStore.open(tmp_path / "long", create=True)
     run = record(build_spec(pairings=pairings))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:
-        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", render_results_svg(build_subject_sections(opened, "ratings")))
+        texts = re.findall(
+            r">([^<>]+)</t(?:ext|span)>", render_only_result_svg(build_subject_sections(opened, "ratings"))
+        )
         assert label in "".join(texts)
         assert "…" not in "".join(texts)
 
@@ -355,7 +359,7 @@ def test_where_there_is_no_picture_an_error_says_why(
     opened: OpenArchive, slug: str, where: str | None, complaint: str
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
-        render_results_svg(build_subject_sections(opened, slug, where))
+        render_only_result_svg(build_subject_sections(opened, slug, where))
 
 
 def test_a_notebook_shows_a_section(full: OpenArchive) -> None:

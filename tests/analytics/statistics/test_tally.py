@@ -71,8 +71,8 @@ def test_seats_and_sums_by_hand() -> None:
     # The first agent holds seat 0 in the games at even places, seat 1 in the others.
     counts = tally_by_pairing([pack_games([won, lost, won, won, drawn, drawn, won, drawn])])[0]
     assert (counts.losses, counts.draws, counts.wins) == (1, 3, 4)
-    assert counts.results(0) == (0, 1, 3)
-    assert counts.results(1) == (1, 2, 1)
+    assert counts.losses_draws_wins_in_game(0) == (0, 1, 3)
+    assert counts.losses_draws_wins_in_game(1) == (1, 2, 1)
     assert counts.pentanomial == (0, 0, 2, 1, 1)
     assert counts.games == 8
 
@@ -80,13 +80,13 @@ def test_seats_and_sums_by_hand() -> None:
 @given(a=TALLIES, b=TALLIES)
 def test_sums_and_views_agree(a: Tally, b: Tally) -> None:
     total = a + b
-    assert total.games == a.games + b.games == sum(total.trinomial)
+    assert total.games == a.games + b.games == sum(total.losses_draws_wins)
     assert sum(total.pentanomial) == total.pair_count - sum(map(sum, total.singles))
     assert total.with_agents_swapped == a.with_agents_swapped + b.with_agents_swapped
     assert total.with_agents_swapped.with_agents_swapped == total
-    assert total.with_agents_swapped.trinomial == total.trinomial[::-1]
+    assert total.with_agents_swapped.losses_draws_wins == total.losses_draws_wins[::-1]
     assert total.with_agents_swapped.pentanomial == total.pentanomial[::-1]
-    assert total.with_agents_swapped.results(0) == total.results(1)[::-1]
+    assert total.with_agents_swapped.losses_draws_wins_in_game(0) == total.losses_draws_wins_in_game(1)[::-1]
 
 
 @given(counts=TALLIES)

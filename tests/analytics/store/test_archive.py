@@ -123,7 +123,7 @@ def test_runs_are_stored_and_replaced_whole_and_one_under_another_name_is_damage
         record(run_id="ffffffffffff", created="2026-01-01T00:00:00+00:00"),
     )
     for run in (first, second, record(created=first.created, status="complete", seconds=2.5)):
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
     assert archive.find_run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5, units=24)
     assert [run.run_id for run in archive.load_runs()] == ["ffffffffffff", RUN_ID]
     assert archive.find_run("000000000000") is None
@@ -147,7 +147,7 @@ def test_a_change_of_a_record_is_made_to_what_others_left(archive: ArchiveStore)
         return run and structs.replace(run, seconds=run.seconds + 1)
 
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: ArchiveStore.open(archive.root).update_run(RUN_ID, add), range(12)))
+        list(threads.map(lambda _: ArchiveStore.open(archive.root).update_run_and_unit_count(RUN_ID, add), range(12)))
     run = archive.find_run(RUN_ID)
     assert run is not None
     assert run.seconds == 12
@@ -170,13 +170,13 @@ def test_jobs_of_sweeps_are_stored_and_replaced_and_one_in_the_place_of_another_
 
 
 def test_a_record_knows_how_much_there_was(archive: ArchiveStore) -> None:
-    archive.update_run(RUN_ID, lambda run: run)
+    archive.update_run_and_unit_count(RUN_ID, lambda run: run)
     before = known_run(archive)
     assert before.units == 24
     path = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[1].name
     content = archive.backend.read(path)
     archive.backend.remove(path)
-    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, seconds=1.0))
+    archive.update_run_and_unit_count(RUN_ID, lambda run: run and structs.replace(run, seconds=1.0))
     assert known_run(archive).units == 24  # also if some are lost
     assert list_lost_ranges(known_run(archive), archive.list_effective_ranges(RUN_ID)) == [(16, 24)]
     with pytest.raises(FailureError, match="lacks units 16 to 23, which were there, and their games with them"):
@@ -198,7 +198,7 @@ def test_one_process_at_a_time_plays_a_run_that_cannot_be_repeated(archive: Arch
         with other.lock_run("ffffffffffff"):
             pass
     with other.lock_run(RUN_ID):
-        assert archive.list_run_ids() == [RUN_ID]
+        assert archive.list_ids_of_runs_with_games() == [RUN_ID]
     assert not [file for file in list_unneeded_files(archive) if file.path.suffix == ".writer"]
 
 
@@ -248,7 +248,9 @@ def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive
 
 @BOTH
 def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive: ArchiveStore) -> None:
-    archive.backend.remove(archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0]))
+    archive.backend.remove(
+        archive.find_path_of_containing_file("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
+    )
     assert archive.list_effective_ranges(RUN_ID).list_gaps(30) == [(0, 16), (24, 30)]
     assert len(stored(archive, "games")) == 16
     assert stored(ArchiveStore(archive.root), "games") == stored(archive, "games")
@@ -280,8 +282,8 @@ def test_threads_may_share_the_list_of_files(archive: ArchiveStore) -> None:
 
     def ask(number: int) -> list[PurePath]:
         if number % 3 == 0:
-            archive.refresh()
-        return [archive.find_path("plies", RUN_ID, stored_range) for stored_range in ranges]
+            archive.forget_cached_listings()
+        return [archive.find_path_of_containing_file("plies", RUN_ID, stored_range) for stored_range in ranges]
 
     with ThreadPoolExecutor(8) as threads:
         assert len({tuple(paths) for paths in threads.map(ask, range(600))}) == 1
@@ -293,19 +295,21 @@ def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_pa
     for seed in range(5):  # on machines whose clocks go backwards
         number = archive.compute_next_run_number()
         run = record(build_spec(seed=seed), created=f"2026-01-{9 - seed:02}T00:00:00+00:00", number=number)
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
         begun.append(run.run_id)
     assert [run.number for run in archive.load_runs()] == [1, 2, 3, 4, 5]
     assert [run.run_id for run in archive.load_runs()] == begun != sorted(begun)
-    archive.write_run(structs.replace(archive.load_runs()[0], status="complete"))  # which changes no number
+    archive.write_run_and_unit_count(
+        structs.replace(archive.load_runs()[0], status="complete")
+    )  # which changes no number
     assert ArchiveStore.open(tmp_path / "archive").compute_next_run_number() == 6
 
 
 def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
-    archive.write_run(record(number=2))
+    archive.write_run_and_unit_count(record(number=2))
     hostile = record(build_spec(seed=9))
-    archive.write_run(hostile)
+    archive.write_run_and_unit_count(hostile)
     path = Path(archive.run_record_path(hostile.run_id))
     values = json.loads(path.read_text())
     for number in ("7", 1 << 70, -3, True, None, [7], 2.5):
@@ -313,7 +317,7 @@ def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is
         assert archive.compute_next_run_number() == 3
     path.write_text("[]")
     assert archive.compute_next_run_number() == 3
-    archive.write_run(record(number=8))
+    archive.write_run_and_unit_count(record(number=8))
     assert archive.compute_next_run_number() == 9
 
 
@@ -325,14 +329,18 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: ArchiveStore) ->
     seen = Snapshot(archive.root)
     games, run = [*seen.list_effective_ranges(RUN_ID)], seen.find_run(RUN_ID)
     other = record(build_spec(seed=8))
-    archive.write_run(other)
+    archive.write_run_and_unit_count(other)
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
-    archive.write_run(record(status="complete"))
+    archive.write_run_and_unit_count(record(status="complete"))
     archive.write_sweep_job(SweepJob("s", 0))
     assert archive.list_effective_ranges(RUN_ID).units == 48
     assert [*seen.list_effective_ranges(RUN_ID)] == games
-    assert (seen.find_run(RUN_ID), seen.list_run_ids(), seen.list_recorded_run_ids()) == (run, [RUN_ID], [RUN_ID])
-    assert (seen.load_sweep_jobs(), seen.load_cards(), seen.load_verdicts()) == ([], [], [])
+    assert (seen.find_run(RUN_ID), seen.list_ids_of_runs_with_games(), seen.list_recorded_run_ids()) == (
+        run,
+        [RUN_ID],
+        [RUN_ID],
+    )
+    assert (seen.load_sweep_jobs(), seen.load_cards(), seen.load_verdicts_unless_any_missing()) == ([], [], [])
     assert seen.list_effective_ranges(RUN_ID, "tallies").units == 24
     assert seen.find_run(other.run_id) is None
     assert not list(seen.list_effective_ranges(other.run_id))
@@ -343,15 +351,15 @@ def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: Arc
     """Check a run that begins between the snapshot's look at the records and its look at the games."""
     other = record(build_spec(seed=8))
 
-    begin = ArchiveStore.list_run_ids
+    begin = ArchiveStore.list_ids_of_runs_with_games
     with pytest.MonkeyPatch.context() as patch:
 
         def late(self: ArchiveStore) -> list[str]:
             patch.undo()
-            archive.write_run(other)
+            archive.write_run_and_unit_count(other)
             store(archive, other.run_id, BLOCKS)
             return begin(self)
 
-        patch.setattr(ArchiveStore, "list_run_ids", late)
+        patch.setattr(ArchiveStore, "list_ids_of_runs_with_games", late)
         seen = Snapshot(archive.root)
-    assert all(seen.find_run(run_id) for run_id in seen.list_run_ids())
+    assert all(seen.find_run(run_id) for run_id in seen.list_ids_of_runs_with_games())

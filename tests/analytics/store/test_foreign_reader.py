@@ -26,9 +26,9 @@ OTHER = record(build_spec(seed=8))
 def test_the_programs_of_the_page_count_each_game_once(
     archive: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
-    archive.write_run(record(games=16))
+    archive.write_run_and_unit_count(record(games=16))
     assert compact_run(archive, RUN_ID).files == 2  # which are still there
     store_span(archive, (20, 28), build_random_blocks(SEED, 12))  # of another command, and overlaps
     unfinished = store_span(archive, (28, 32), build_random_blocks(SEED, 12))

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from analytics.store.files.local_files import LOCAL
 from analytics.store.game_tables import ROW_GROUP_ROWS, GameRows, RangeGames, encode_games_table
 from analytics.store.parquet.encoder import allocate_buffer
-from analytics.store.ranges import StoredRange, UnitLine, compute_checksum, first_game_id, game_ids
+from analytics.store.ranges import StoredRange, UnitLine, compute_checksum, compute_game_ids, first_game_id
 from analytics.store.schema import GAMES_SCHEMA, MAX_PAIRS, PLIES_SCHEMA
-from analytics.store.table_files import decode_file_frames
+from analytics.store.table_files import read_parts_or_raise_value_error
 from quarto.batch import Block, Games
 from tests.analytics.naive_games import PAIRINGS, frames, naive_rows, random_block, single_games, tables
 
@@ -70,7 +70,7 @@ def test_statistics_are_those_of_each_row_group(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_block_without_games_leaves_no_trace() -> None:
-    block, empty = random_block(1), random_block(1, 2)._replace(games=Games.zeros(0))
+    block, empty = random_block(1), random_block(1, 2)._replace(games=Games.allocate(0))
     assert tables([block, empty], PAIRINGS) == tables([block], PAIRINGS)
     assert tables([empty], PAIRINGS) == tables([], PAIRINGS)
 
@@ -85,25 +85,25 @@ def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Pat
     _, table = tables([random_block(1)], PAIRINGS)
     path = tmp_path / StoredRange(0, 8, 7, compute_checksum(table)).name
     path.write_bytes(table)
-    parts = [*decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20)]
+    parts = [*read_parts_or_raise_value_error(LOCAL, path, PLIES_SCHEMA, 20)]
     rows = len(pl.concat(parts))
     assert [len(part) for part in parts] == [20] * (rows // 20) + [rows % 20]
-    assert pl.concat(parts).equals(*decode_file_frames(LOCAL, path, PLIES_SCHEMA))
-    reading = decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20)
+    assert pl.concat(parts).equals(*read_parts_or_raise_value_error(LOCAL, path, PLIES_SCHEMA))
+    reading = read_parts_or_raise_value_error(LOCAL, path, PLIES_SCHEMA, 20)
     next(reading)
     path.unlink()
     assert sum(map(len, reading)) == rows - 20  # a file that is removed meanwhile is read to its end
     with pytest.raises(FileNotFoundError):
-        next(decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20))
+        next(read_parts_or_raise_value_error(LOCAL, path, PLIES_SCHEMA, 20))
     for content in (table[:-1], b"X" + table[1:], b""):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="other bytes than its name says"):
-            next(decode_file_frames(LOCAL, path, PLIES_SCHEMA, 20))
+            next(read_parts_or_raise_value_error(LOCAL, path, PLIES_SCHEMA, 20))
     path.write_bytes(table)
     with pytest.raises(ValueError, match="of the right types"):
-        next(decode_file_frames(LOCAL, path, GAMES_SCHEMA, 20))
+        next(read_parts_or_raise_value_error(LOCAL, path, GAMES_SCHEMA, 20))
     with pytest.raises(ValueError, match="does not have the name of a table's file"):
-        next(decode_file_frames(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES_SCHEMA, 20))
+        next(read_parts_or_raise_value_error(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES_SCHEMA, 20))
 
 
 def test_the_largest_numbers_fit() -> None:
@@ -150,7 +150,7 @@ def slow_fingerprint(block: Block) -> int:
 
 
 def games_of(block: Block) -> RangeGames:
-    ids = game_ids(block.pairing, block.first_pair, block.pairs, block.swapped)
+    ids = compute_game_ids(block.pairing, block.first_pair, block.pairs, block.swapped)
     return RangeGames(ids, np.full(len(ids), block.opening, np.int8), block.games)
 
 
@@ -169,7 +169,7 @@ def test_it_adds_up_in_any_order_and_over_any_parts() -> None:
         assert sum(len(part.game_id) for part in parts) == 60
         assert sum(part.fingerprint for part in parts) & WORD == games.fingerprint
     order = np.array(dice.sample(range(60), 60))
-    assert games.select_rows(order).select_contiguous(slice(None)).fingerprint == games.fingerprint
+    assert games.select_rows(order).select_as_contiguous_arrays(slice(None)).fingerprint == games.fingerprint
 
 
 def test_every_change_of_a_game_changes_it_and_rubbish_beyond_its_end_does_not() -> None:

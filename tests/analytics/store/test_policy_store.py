@@ -40,7 +40,7 @@ BOMB = 2_000_000  # equal rows
 @pytest.fixture
 def archive(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
     new_archive = ArchiveStore.open(find_root(request, tmp_path), create=True)
-    new_archive.write_run(record())  # of which policies are learned
+    new_archive.write_run_and_unit_count(record())  # of which policies are learned
     return new_archive
 
 
@@ -99,7 +99,7 @@ def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archiv
     second = policy_store.save(archive, more, origin(learned=LEARNED | {"games": 40}))
     assert policy_store.find(archive, "mine") == second
     assert policy_store.find(archive, first.policy_id) == first
-    listed = listing.summarise_policies(build_view_frame("policies", Snapshot(archive.root)))
+    listed = listing.select_policy_columns_for_people(build_view_frame("policies", Snapshot(archive.root)))
     assert listed["policy_id"].to_list() == [first.policy_id, second.policy_id]
     assert listed["current"].to_list() == [False, True]
     assert listed.select("name", "trainer", "seed", "games", "runs", "rows").rows() == [
@@ -189,7 +189,7 @@ def forge(folder: Path, file: str, content: bytes) -> None:
     """Change a file, its name and its checksum in the card, so that only the content is wrong."""
     stored(folder, file).unlink()
     entry = PolicyFile(None, len(content), hashlib.sha256(content).hexdigest())
-    (folder / entry.stored_name(file)).write_bytes(content)
+    (folder / entry.add_digest_to_name(file)).write_bytes(content)
     values = {"bytes": entry.bytes, "sha256": entry.sha256}
     forge_record(folder / "card.json", lambda card: card["files"][file].update(values))
 

@@ -99,14 +99,14 @@ def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive
     fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     assert whole(archive).fingerprint == fingerprint
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 24)]
-    path = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
+    path = archive.find_path_of_containing_file("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
     assert path.suffixes[-2] == f".{compute_checksum(archive.backend.read(path))}"
 
 
 @pytest.mark.parametrize("swapped", [True, False])
 def test_one_pairing_and_games_without_twins_are_ranges_too(archive: ArchiveStore, swapped: bool) -> None:
     run = record(build_spec(pairings=PAIRINGS[:1], seats="swapped" if swapped else "fixed"))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     block = (random_block if swapped else single_games)(3, 0, 0, 21)
     store(archive, run.run_id, [block], PAIRINGS[:1], most=8)
     assert [stored[:2] for stored in archive.list_effective_ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
@@ -144,7 +144,7 @@ def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archi
 @BOTH
 def test_a_missing_file_is_named(archive: ArchiveStore) -> None:
     stored = archive.list_effective_ranges(RUN_ID)[1]
-    archive.backend.remove(archive.find_path("plies", RUN_ID, stored))
+    archive.backend.remove(archive.find_path_of_containing_file("plies", RUN_ID, stored))
     with pytest.raises(FailureError, match=rf"{stored.games_stem}.* is missing: see 'qarena archive verify'$"):
         read_games(archive, RUN_ID, stored)
 
@@ -152,18 +152,20 @@ def test_a_missing_file_is_named(archive: ArchiveStore) -> None:
 def named_anew(archive: ArchiveStore, table: str, content: bytes) -> None:
     """Put another content in the place of a table's first file, under a name with its check."""
     stored = archive.list_effective_ranges(RUN_ID)[0]
-    archive.backend.remove(archive.find_path(table, RUN_ID, stored))
+    archive.backend.remove(archive.find_path_of_containing_file(table, RUN_ID, stored))
     archive.write_file(
         archive.folder(table, RUN_ID) / stored._replace(checksum=compute_checksum(content)).name, content
     )
-    archive.refresh()
+    archive.forget_cached_listings()
 
 
 def test_the_plies_of_other_games_are_named(archive: ArchiveStore) -> None:
     named_anew(
         archive,
         "plies",
-        archive.backend.read(archive.find_path("plies", RUN_ID, archive.list_effective_ranges(RUN_ID)[1])),
+        archive.backend.read(
+            archive.find_path_of_containing_file("plies", RUN_ID, archive.list_effective_ranges(RUN_ID)[1])
+        ),
     )
     with pytest.raises(FailureError, match=r"has \d+ rows, the games of its range have \d+ plies: see 'qarena archive"):
         read_games(archive, RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
@@ -180,7 +182,11 @@ def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(
     reader = kind(archive.root)
     listed = [*reader.list_effective_ranges(RUN_ID)]
     expected = [read_games(reader, RUN_ID, stored_range) for stored_range in listed]
-    old = [archive.find_path(table, RUN_ID, stored_range) for table in TABLE_SCHEMAS for stored_range in listed]
+    old = [
+        archive.find_path_of_containing_file(table, RUN_ID, stored_range)
+        for table in TABLE_SCHEMAS
+        for stored_range in listed
+    ]
     whole(archive)
     for path in old:
         archive.backend.remove(path)
@@ -196,7 +202,7 @@ def test_a_reader_finds_the_same_rows_in_other_bytes(archive: ArchiveStore) -> N
     """Check a range that another encoder wrote after the listed file was removed."""
     stored = archive.list_effective_ranges(RUN_ID)[0]
     read_games(archive, RUN_ID, stored)
-    path = archive.find_path("games", RUN_ID, stored)
+    path = archive.find_path_of_containing_file("games", RUN_ID, stored)
     rows, buffer = pl.read_parquet(archive.backend.read(path)), io.BytesIO()
     rows.write_parquet(buffer, compression="uncompressed")
     other = stored._replace(checksum=compute_checksum(buffer.getvalue()))
@@ -257,7 +263,7 @@ def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(ar
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
     seen, fixed, block = Snapshot(archive.root), record(build_spec(seats="fixed")), single_games(4, 0, 0, 8)
     assert len(seen.list_effective_ranges(RUN_ID, "tallies")) == 2
-    archive.write_run(fixed)
+    archive.write_run_and_unit_count(fixed)
     store(archive, fixed.run_id, [block], PAIRINGS)
     for run_id in (RUN_ID, fixed.run_id):
         for stored in archive.list_effective_ranges(run_id, "tallies"):
@@ -272,7 +278,7 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
 ) -> None:
     monkeypatch.setattr(range_files, "_cached_tallies", {})
     other, block = record(build_spec(seats="fixed")), single_games(4, 0, 0, 8)
-    archive.write_run(other)
+    archive.write_run_and_unit_count(other)
     store(archive, other.run_id, [block], PAIRINGS)
     both, expected = [RUN_ID, other.run_id], {RUN_ID: tally_by_pairing(BLOCKS), other.run_id: tally_by_pairing([block])}
     seen = Snapshot(archive.root)

@@ -53,7 +53,7 @@ def test_the_pairs_of_a_range_are_those_whose_units_are_in_it(pairings: int, gam
         ids = np.array([first_game_id(pairing, pair) for pair in expected], np.int64)
         assert line.compute_units(ids).tolist() == [pair * pairings + pairing for pair in expected]
         assert line.compute_units(ids + 1).tolist() == line.compute_units(ids).tolist()
-    assert line.count_units(20) == pairings * (20 // games)
+    assert line.count_units_of_all_pairings(20) == pairings * (20 // games)
 
 
 @given(SPANS)
@@ -200,7 +200,7 @@ def test_ranges_answer_as_lists_of_units_do(files: list[StoredRange], span: tupl
     lacking = [unit for low, high in ranges.list_gaps(end, first) for unit in range(low, high)]
     assert lacking == [unit for unit in range(first, end) if unit not in of]
     inside = list(ranges.select_overlapping(first, end))
-    assert ranges.select_outside(ranges.select_overlapping(first, end)) == [
+    assert ranges.select_beginning_outside(ranges.select_overlapping(first, end)) == [
         stored_range for stored_range in ranges if stored_range not in inside
     ]
     complete = not lacking and inside[0].first == first and inside[-1].end == end

@@ -358,7 +358,9 @@ def test_a_label_is_refused_by_the_same_rule_when_it_is_typed() -> None:
 
 
 def test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown(archive: ArchiveStore) -> None:
-    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, command="qarena run 'a\n\tb\x1b[2J'"))
+    archive.update_run_and_unit_count(
+        RUN_ID, lambda run: run and structs.replace(run, command="qarena run 'a\n\tb\x1b[2J'")
+    )
     assert archive.load_run(RUN_ID).command == "qarena run 'a\n\tb\\x1b[2J'"
     archive.write_sweep_job(SweepJob("s", 0, {}, None, "failed", "ValueError: \x1b[31mred\u202e"))
     assert archive.load_sweep_jobs()[0].error == "ValueError: \\x1b[31mred\\u202e"

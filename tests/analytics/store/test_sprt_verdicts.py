@@ -44,7 +44,7 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write one run, its 200 pairs in several ranges, the middle ones last."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("made") / "archive", create=True)
-    archive.write_run(RUN)
+    archive.write_run_and_unit_count(RUN)
     for first, pairs in ((0, 40), (120, 80), (40, 80)):
         store(archive, RUN.run_id, [won_mostly(first, pairs)], MEETING)
     return archive
@@ -74,7 +74,7 @@ def naive_outcomes(archive: ArchiveStore) -> list[int]:
 def lose(archive: ArchiveStore, first: int, end: int) -> None:
     """Remove the games of some units."""
     for stored in archive.list_effective_ranges(RUN.run_id).select_overlapping(first, end):
-        archive.backend.remove(archive.find_path("games", RUN.run_id, stored))
+        archive.backend.remove(archive.find_path_of_containing_file("games", RUN.run_id, stored))
 
 
 def test_outcomes_are_those_of_the_games_in_the_order_of_pairs_up_to_one_that_is_missing(archive: ArchiveStore) -> None:
@@ -94,9 +94,9 @@ def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archi
     verdict = decided(archive)
     assert verdict.accepted == "elo1"
     assert 40 < verdict.pairs < 200
-    sprt_verdicts.write_verdict(archive, verdict)
+    sprt_verdicts.write_verdict_and_list_in_run(archive, verdict)
     before = snapshot(Path(archive.root))
-    sprt_verdicts.write_verdict(archive, decided(archive))
+    sprt_verdicts.write_verdict_and_list_in_run(archive, decided(archive))
     assert snapshot(Path(archive.root)) == before
     (path,) = sprt_verdicts.list_verdict_files(archive)
     assert path == archive.root / f"verdicts/run={RUN.run_id}/{verdict.verdict_id}.json"
@@ -116,11 +116,11 @@ def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archi
 
 def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(archive: ArchiveStore) -> None:
     verdict = decided(archive)
-    sprt_verdicts.write_verdict(archive, verdict)
+    sprt_verdicts.write_verdict_and_list_in_run(archive, verdict)
     path = Path(sprt_verdicts.verdict_path(archive, RUN.run_id, verdict.verdict_id))
     for content in ('{"accepted": "elo0"}', "{"):
         path.write_text(content)
-        sprt_verdicts.write_verdict(archive, verdict)
+        sprt_verdicts.write_verdict_and_list_in_run(archive, verdict)
         assert sprt_verdicts.load_verdict(archive, path) == verdict
     path.write_text("{")
     with open_archive(archive.root) as opened:
@@ -130,8 +130,8 @@ def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(arch
 
 
 def test_two_tests_of_one_run_lie_side_by_side(archive: ArchiveStore) -> None:
-    sprt_verdicts.write_verdict(archive, decided(archive))
-    sprt_verdicts.write_verdict(archive, decided(archive, most=199))
+    sprt_verdicts.write_verdict_and_list_in_run(archive, decided(archive))
+    sprt_verdicts.write_verdict_and_list_in_run(archive, decided(archive, most=199))
     assert len(sprt_verdicts.list_verdict_files(archive)) == 2
     assert sprt_verdicts.compute_verdict_id(TESTED, 200) == sprt_verdicts.compute_verdict_id(Hypotheses(0.0, 50.0), 200)
     assert sprt_verdicts.compute_verdict_id(TESTED, 200) != sprt_verdicts.compute_verdict_id(Hypotheses(0, 51), 200)
@@ -148,7 +148,7 @@ CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 def test_a_verdict_that_was_changed_or_moved_is_named(archive: ArchiveStore) -> None:
-    sprt_verdicts.write_verdict(archive, decided(archive))
+    sprt_verdicts.write_verdict_and_list_in_run(archive, decided(archive))
     (path,) = map(Path, sprt_verdicts.list_verdict_files(archive))
     sound = path.read_bytes()
     for values, complaint in CHANGES:
@@ -172,8 +172,8 @@ def test_a_verdict_that_was_changed_or_moved_is_named(archive: ArchiveStore) -> 
 
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: ArchiveStore) -> None:
-    sprt_verdicts.write_verdict(archive, decided(archive))
-    archive.update_run(RUN.run_id, lambda run: run)
+    sprt_verdicts.write_verdict_and_list_in_run(archive, decided(archive))
+    archive.update_run_and_unit_count(RUN.run_id, lambda run: run)
     lose(archive, 0, 1)
     first, *_, last = verify_archive(archive).problems
     assert first.file == archive.folder("games", RUN.run_id)
@@ -183,9 +183,11 @@ def test_a_verdict_whose_games_are_gone_is_named(archive: ArchiveStore) -> None:
 def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "fixed", create=True)
     fixed: RunRecord = record(build_spec(pairings=MEETING, seats="fixed"))
-    archive.write_run(fixed)
+    archive.write_run_and_unit_count(fixed)
     trial = SequentialTest(TESTED, 32)
     trial.add_outcomes(np.full(32, 4, np.int8))
-    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(fixed.run_id, trial, "qarena sprt"))
+    sprt_verdicts.write_verdict_and_list_in_run(
+        archive, sprt_verdicts.SprtVerdict.from_test(fixed.run_id, trial, "qarena sprt")
+    )
     (problem,) = verify_archive(archive).problems
     assert "no pairs" in problem.fault

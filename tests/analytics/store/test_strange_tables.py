@@ -36,7 +36,7 @@ from analytics.store.parquet.metadata import (
     read_footer,
     struct_field,
 )
-from analytics.store.parquet.packing import pack_ascending
+from analytics.store.parquet.packing import pack_int64_as_deltas
 from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.tables.derived.definitions import DERIVED_TABLES
@@ -191,7 +191,7 @@ def prefixed(name: str = "agent_0", rows: int = 1000, size: int = 1000) -> bytes
     content = b""
     for row in numbers:
         room = allocate_buffer(rows)
-        content += room[: pack_ascending(row, room, 0, allocate_facts(), 0)].tobytes()
+        content += room[: pack_int64_as_deltas(row, room, 0, allocate_facts(), 0)].tobytes()
     content += b"x" * size
     of_page = struct_field(5, [i32_field(1, rows), i32_field(2, 7), i32_field(3, 3), i32_field(4, 3)])
     header = encode_struct([i32_field(1, 0), i32_field(2, len(content)), i32_field(3, len(content)), of_page])

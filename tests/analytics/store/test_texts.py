@@ -9,17 +9,17 @@ import unicodedata
 import polars as pl
 import pytest
 
-from analytics.questions.columns import escape_hidden_characters, to_csv
+from analytics.questions.columns import escape_hidden_characters, to_escaped_csv
 from analytics.store.texts import (
     HIDDEN_CHARACTERS,
     MAX_CHARACTERS,
     MAX_TYPED,
     MESSAGE_CHARACTERS,
     check_texts,
+    escape_and_cut_typed_text,
     escape_hidden,
     escape_hidden_json,
     to_line,
-    to_typed_text,
 )
 
 EVERY = [chr(number) for number in range(sys.maxunicode + 1)]
@@ -60,8 +60,8 @@ def test_lines_and_typed_texts_are_of_limited_length() -> None:
     assert to_line("a\nb\x1b") == "a b\\x1b"
     assert to_line("x" * 300_000) == "x" * MESSAGE_CHARACTERS + "…"
     assert len(to_line("\x1b" * 300_000)) == MESSAGE_CHARACTERS + 1
-    assert len(to_typed_text("x" * (MAX_TYPED + 1))) == MAX_TYPED
-    assert to_typed_text("a\n\tb\x1b") == "a\n\tb\\x1b"
+    assert len(escape_and_cut_typed_text("x" * (MAX_TYPED + 1))) == MAX_TYPED
+    assert escape_and_cut_typed_text("a\n\tb\x1b") == "a\n\tb\\x1b"
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_texts_are_lines_but_those_that_were_typed(values: object, complaint: st
 
 def test_a_table_of_texts_holds_nothing_hidden() -> None:
     frame = pl.DataFrame({"a\u200b": ["b\u2060", "c\nd"]})
-    assert to_csv(frame).decode() == 'a\\u200b\nb\\u2060\n"c\nd"\n'
+    assert to_escaped_csv(frame).decode() == 'a\\u200b\nb\\u2060\n"c\nd"\n'

@@ -27,7 +27,12 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import StoredRange, split_into_files
 from analytics.tables.derived.indexing import index_runs
-from analytics.tables.upkeep.compaction import STORED_TABLES, build_small_condition, compact_run, compact_tables
+from analytics.tables.upkeep.compaction import (
+    STORED_TABLES,
+    build_many_similar_files_condition,
+    compact_run,
+    compact_tables,
+)
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files, remove_unneeded_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
@@ -107,7 +112,7 @@ class TwoArchives(RuleBasedStateMachine):
         self.counted, self.honest = [frozenset[int](), frozenset[int]()], [frozenset[int](), frozenset[int]()]
         self.is_forged = False
         for archive in self.archives:
-            archive.write_run(record(games=1))
+            archive.write_run_and_unit_count(record(games=1))
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -144,7 +149,9 @@ class TwoArchives(RuleBasedStateMachine):
                 compact_run(archive, RUN_ID)
             else:
                 write_slices(archive, RUN_ID)
-                compact_tables(archive, archive.load_run(RUN_ID), STORED_TABLES, build_small_condition(2, most))
+                compact_tables(
+                    archive, archive.load_run(RUN_ID), STORED_TABLES, build_many_similar_files_condition(2, most)
+                )
 
     @rule(number=NUMBER, writes=WRITES)
     def write_what_was_cut(self, number: int, writes: int) -> None:
@@ -177,7 +184,7 @@ class TwoArchives(RuleBasedStateMachine):
     @invariant()
     def units_that_count_are_those_in_files(self) -> None:
         for number in range(2) if hasattr(self, "archives") else ():
-            self.archives[number].refresh()
+            self.archives[number].forget_cached_listings()
             self._look(number, ArchiveStore(self.archives[number].root))
 
     def _look(self, number: int, archive: ArchiveStore) -> None:
@@ -188,7 +195,7 @@ class TwoArchives(RuleBasedStateMachine):
         self.counted[number] = frozenset(units)
         honest = frozenset[int]()
         for file in files:
-            archive.find_path("plies", RUN_ID, file)  # raises if it was removed
+            archive.find_path_of_containing_file("plies", RUN_ID, file)  # raises if it was removed
             honest |= honest_units(file.name, file.first, file.end, file.fingerprint, lambda: archive)
         assert self.honest[number] <= honest
         self.honest[number] = honest
@@ -250,10 +257,10 @@ def test_units_that_count_are_those_in_files_in_a_thousand_histories() -> None:
 
 def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path, create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     first, second = (store_span(archive, span, build_random_blocks(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [first[:2], (20, 30)]
-    path = archive.find_path("plies", RUN_ID, second)
+    path = archive.find_path_of_containing_file("plies", RUN_ID, second)
     archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
     with pytest.raises(FailureError, match="has other bytes"):
         ArchiveStore(tmp_path).list_effective_ranges(RUN_ID)

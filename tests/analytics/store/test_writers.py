@@ -137,7 +137,7 @@ def test_processes_with_threads_store_each_pair_once_while_others_compact_and_re
     archive: ArchiveStore, process_count: int
 ) -> None:
     """Check writers among which this process writes, too, as soon as another one has begun."""
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     racing, done = [process(write, archive, seed) for seed in range(process_count)], Event()
     with ended(racing), ThreadPoolExecutor(2) as beside:
         while not archive.list_effective_ranges(OTHER.run_id) and racing[0].is_alive():
@@ -159,7 +159,7 @@ def test_processes_with_threads_store_each_pair_once_while_others_compact_and_re
 @pytest.mark.parametrize("luck", [False, True], ids=["repeatable", "other games each time"])
 def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: ArchiveStore, luck: bool) -> None:
     """Check that, if games cannot be repeated and two writers write different ones, tables still belong together."""
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     dice, end, kills, seeds = random.Random(5), time.monotonic() + 60, 0, iter(range(10**6))
 
     def begin(number: int) -> Any:
@@ -272,8 +272,8 @@ def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(local_files, "sync_folder", note)
     archive = ArchiveStore.open(tmp_path / "deep" / "archive", create=True)
-    archive.write_run(OTHER)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(OTHER)
+    archive.write_run_and_unit_count(record())
     store_span(archive, (0, 24))
     folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {path.parent for path in folders} <= set(synced)
@@ -287,7 +287,7 @@ def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def other_first(folder: Path) -> list[str]:
         monkeypatch.undo()
-        ArchiveStore.open(root, create=True).write_run(OTHER)
+        ArchiveStore.open(root, create=True).write_run_and_unit_count(OTHER)
         return list_folder(folder)
 
     monkeypatch.setattr(os, "listdir", other_first)

@@ -8,7 +8,14 @@ import polars as pl
 import pytest
 
 from quarto.rules import NONE
-from quarto.solver.solution import LEGEND, SHORT_LEGEND, Solution, SolvedTurn, group_turns_by_cell, turn_sort_key
+from quarto.solver.solution import (
+    LEGEND,
+    SHORT_LEGEND,
+    Solution,
+    SolvedTurn,
+    group_turns_by_cell_best_first,
+    turn_sort_key,
+)
 
 WON = Solution(
     1,
@@ -91,5 +98,5 @@ def test_a_solution_without_turns_shows_its_value() -> None:
 def test_turns_are_named_and_sorted() -> None:
     assert repr(WON.turns[0]) == "<c1 7: value 1 in 3 placements>"
     assert [turn.text for turn in sorted(WON.turns, key=turn_sort_key)] == ["c3", "c1 7", "c1 C", "d4 7"]
-    assert [*group_turns_by_cell(WON.turns)] == [10, 2, 15]
-    assert [*group_turns_by_cell(LOST.turns)[NONE]] == [4, 15, 3]
+    assert [*group_turns_by_cell_best_first(WON.turns)] == [10, 2, 15]
+    assert [*group_turns_by_cell_best_first(LOST.turns)[NONE]] == [4, 15, 3]

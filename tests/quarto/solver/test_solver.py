@@ -19,7 +19,7 @@ from quarto.observations import encode_pieces_and_legal_turns
 from quarto.perft import decode_board_keys, generate_key_layers, perft
 from quarto.position import EMPTY, PackedPosition, board, position_from_plies
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_in_endgame, can_placer_achieve_in_endgame
+from quarto.solver.endgame import ENDGAME_CELLS, can_giver_achieve_with_six_cells, can_placer_achieve_in_endgame
 from quarto.solver.solver import ILLEGAL, Solver
 from quarto.solver.table import (
     BUCKET_WORDS,
@@ -204,8 +204,8 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> No
             continue
         value, checked_count = solve_position(position, rules).value, checked_count + 1
         words = uint64(position.lanes), position.occupied, position.available, sum(1 << piece for piece in safe)
-        assert can_giver_achieve_in_endgame(*words, WIN, rules.tables) == (value == 1), position
-        assert can_giver_achieve_in_endgame(*words, DRAW, rules.tables) == (value >= 0), position
+        assert can_giver_achieve_with_six_cells(*words, WIN, rules.tables) == (value == 1), position
+        assert can_giver_achieve_with_six_cells(*words, DRAW, rules.tables) == (value >= 0), position
     assert checked_count >= boards // 5
 
 

@@ -67,7 +67,9 @@ def test_chunks_are_all_that_is_missing_whatever_comes_back(
         assert end - first <= max_units
         reached = data.draw(st.sampled_from([end, end, (first + end + 1) // 2]))
         played += range(first, reached)
-        queue.put_back_rest(ChunkResult(chunk, reached, (), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0]))))
+        queue.put_back_rest_and_update_pace(
+            ChunkResult(chunk, reached, (), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0])))
+        )
     assert sorted(played) == list_numbers(missing_ranges)
 
 
@@ -80,11 +82,13 @@ def test_a_small_run_is_a_chunk_for_each_thread() -> None:
 def test_once_the_pace_is_known_a_chunk_takes_no_longer_than_a_shard() -> None:
     queue = ChunkQueue([(0, 100_000)], 100_000, 131072, 2, 30.0)
     chunk = next(queue)
-    queue.put_back_rest(ChunkResult(chunk, 4, (), 12.0))  # three seconds a unit: ten are as many as fit, eight a file
+    queue.put_back_rest_and_update_pace(
+        ChunkResult(chunk, 4, (), 12.0)
+    )  # three seconds a unit: ten are as many as fit, eight a file
     assert [next(queue) for _ in range(3)] == [(4, 8), (8, 16), (16, 24)]
     assert next(ChunkQueue([(0, 20)], 20, 131072, 2, 30.0)) == (0, 16)
     small_queue = ChunkQueue([(0, 40)], 40, 131072, 2, 30.0)
-    small_queue.put_back_rest(ChunkResult(next(small_queue), 8, (), 24.0))
+    small_queue.put_back_rest_and_update_pace(ChunkResult(next(small_queue), 8, (), 24.0))
     assert next(small_queue) == (8, 16)
 
 
@@ -159,7 +163,7 @@ def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(
     with RangeWriter(replace(experiment, request=run_request), 0) as writer:
         writer.add(9, play_units(experiment, 0, 9))
         threading.Event().wait(0.06)
-        writer.write_if_due()
+        writer.write_if_full_or_overdue()
         assert list_files(experiment) == [(0, 8)]  # a single unit waits
         writer.skip_to(12)
         assert list_files(experiment) == [(0, 8), (8, 9)]

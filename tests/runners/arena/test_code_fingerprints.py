@@ -18,7 +18,7 @@ from analytics import open_archive
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.selection import GameFilter
 from analytics.report.report_data import select_report_data
-from analytics.report.sections.lengths import lengths_frame
+from analytics.report.sections.lengths import lengths_by_rules_and_agent_frame
 from analytics.report.sections.runs import build_runs_section
 from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
@@ -300,8 +300,8 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
             assert note == f"'mine' was played by 2 codes, shown as {' and '.join(labels)}: --run chooses runs of one"
         (single_result,) = compute_head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
         report_data = select_report_data(opened)
-        assert set(report_data.agents) == {*labels, "random"}
-        assert set(lengths_frame(report_data)["agent"]) == {*labels, "random"}
+        assert set(report_data.shown_agents) == {*labels, "random"}
+        assert set(lengths_by_rules_and_agent_frame(report_data)["agent"]) == {*labels, "random"}
         assert "'mine' was played by 2 codes" in build_runs_section(report_data).note.replace("&#39;", "'")
     assert single_result.first == "mine"
     for command in ("rate", "crosstable"):

@@ -79,7 +79,7 @@ def files(root: Path, table: str) -> set[str]:
 
 def open_only_run(root: Path) -> tuple[ArchiveStore, str]:
     archive = ArchiveStore.open(root)
-    return archive, archive.list_run_ids()[0]
+    return archive, archive.list_ids_of_runs_with_games()[0]
 
 
 def has_no_problems(root: Path) -> bool:

@@ -18,7 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.questions.columns import format_game_name
+from analytics.questions.columns import format_short_game_name
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import ObjectUrl
@@ -29,7 +29,7 @@ from runners.arena.batch_engine import Pace
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.execution import execute_request
 from runners.arena.experiment import open_experiment
-from runners.hosting.interruption import stop_on_signal
+from runners.hosting.interruption import stop_on_signal_then_force_exit
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import (
@@ -158,7 +158,12 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
         )
     assert verify_archive(ArchiveStore.open(root)).problems == []
     first = outcome.results[0]
-    assert (first.games, sum(first.results_in_seat(0)), sum(first.results_in_seat(1)), first.by_pairs) == (
+    assert (
+        first.games,
+        sum(first.losses_draws_wins_in_seat(0)),
+        sum(first.losses_draws_wins_in_seat(1)),
+        first.by_pairs,
+    ) == (
         25,
         25,
         0,
@@ -291,7 +296,7 @@ def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user
             RequestError, match=rf"run {changed_run} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"
         ) as refusal:
             play(tmp_path, f"games={games}")
-        game = rf"game {format_game_name(changed_run, 0)} \(rule_based against random\)"
+        game = rf"game {format_short_game_name(changed_run, 0)} \(rule_based against random\)"
         assert re.search(rf"{game} differently: ply \d was (\S+) and is now (?!\1)\S+; ", str(refusal.value))
     assert_same_rows(read_archive_rows(tmp_path), rows_before)
     assert load_status(tmp_path, changed_run) == "complete"
@@ -440,7 +445,7 @@ def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
     handler_before, observations = signal.getsignal(signal.SIGINT), []
 
     def work() -> None:
-        with stop_on_signal() as stop:
+        with stop_on_signal_then_force_exit() as stop:
             observations.append((stop.is_set(), signal.getsignal(signal.SIGINT)))
 
     thread = threading.Thread(target=work)

@@ -29,7 +29,7 @@ from runners.arena.identities import (
     read_identities,
     starts_programs,
     to_class_path,
-    to_identities,
+    to_identities_without_id_keys,
     to_module_name,
 )
 from runners.arena.spec import AgentSpec, build_from_settings
@@ -109,15 +109,20 @@ def test_a_module_may_move_without_changing_an_identity(moved_yamls: Path) -> No
     assert not is_shipped("quarto.players.Random")
     assert not is_shipped(["agents.random.Random"])
     settings = {"_target_": "quarto.players.Random", "id": "agents.random.Random", "fast": True}
-    assert to_identities(settings) == {"_target_": "agents.random.Random", "fast": True}
+    assert to_identities_without_id_keys(settings) == {"_target_": "agents.random.Random", "fast": True}
     nested = {"_target_": "runners.T", "learner": {"_target_": "quarto.learners.X", "id": "agents.x.Learner"}}
-    assert to_identities([nested]) == [{"_target_": "runners.T", "learner": {"_target_": "agents.x.Learner"}}]
+    assert to_identities_without_id_keys([nested]) == [
+        {"_target_": "runners.T", "learner": {"_target_": "agents.x.Learner"}}
+    ]
 
 
 def test_a_class_of_the_user_in_the_place_of_a_shipped_one_keeps_its_path(moved_yamls: Path) -> None:
     settings = {"_target_": "mine.Player", "id": "agents.random.Random"}  # the yaml's, with a._target_=mine.Player
-    assert to_identities(settings) == {"_target_": "mine.Player"}
-    assert to_identities({"_target_": "mine.Player", "id": 7}) == {"_target_": "mine.Player", "id": 7}  # a parameter
+    assert to_identities_without_id_keys(settings) == {"_target_": "mine.Player"}
+    assert to_identities_without_id_keys({"_target_": "mine.Player", "id": 7}) == {
+        "_target_": "mine.Player",
+        "id": 7,
+    }  # a parameter
 
 
 def test_an_identity_belongs_to_one_class(tmp_path: Path) -> None:
@@ -153,7 +158,7 @@ DEEPER: dict[str, Gate] = {
     "below the player": lambda name: AgentSpec("x", "agents.gifts.Gifts", {}, player=oracle(spell(name))).build(),
     "agent in a process": lambda name: AgentSpec("x", name, {}, limits=AgentLimits(isolation="process")).build(),
     "agent with a clock": lambda name: AgentSpec("x", name, {}, limits=AgentLimits(turn_seconds=1.0)).build(),
-    "rules of an agent": lambda name: AgentSpec("x", name, {}).choosers,
+    "rules of an agent": lambda name: AgentSpec("x", name, {}).supported_rules_choosers,
     "policy of an agent": lambda name: AgentSpec("x", name, {"policy": "p"}).find_policy_parameter(),
     "learner": lambda name: build_from_settings("x", {"_target_": name}, Learner),
     "trainer": lambda name: build_from_settings("x", {"_target_": name}, Trainer),

@@ -114,7 +114,7 @@ def test_a_sample_finds_the_first_game_that_differs_and_reads_no_other(
     difference = replay_sample(archive, run_id, engine, line).difference
     assert difference is not None
     assert (difference.pairing, difference.ply, difference.game_id) == (2, 3, 2 << 32)
-    was, is_now = difference.change.removeprefix("ply 3 was ").split(" and is now ")
+    was, is_now = difference.first_change_text.removeprefix("ply 3 was ").split(" and is now ")
     assert was[:2] == is_now[:2]
     assert was != is_now
     assert difference.played.endswith(")")

@@ -31,7 +31,7 @@ from runners.arena.batch_engine import Pace, PairRange
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.replay import GameDifference, Replay
 from runners.arena.sprt import SprtExperiment, SprtOutcome, execute_sprt
-from runners.cli.sprt_output import _ProgressPrinter, format_state
+from runners.cli.sprt_output import _ProgressPrinter, format_llr_games_and_strength
 from runners.config.requests import prepare_test
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -166,9 +166,9 @@ def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_p
     root = tmp_path / "archive"
     run_test(root, *LONG, "archive.shard_games=200", "threads=1")
     archive = ArchiveStore.open(root)
-    (run_id,) = archive.list_run_ids()
+    (run_id,) = archive.list_ids_of_runs_with_games()
     missing_file = archive.list_effective_ranges(run_id)[1]
-    Path(archive.find_path("games", run_id, missing_file)).unlink()
+    Path(archive.find_path_of_containing_file("games", run_id, missing_file)).unlink()
     shutil.rmtree(root / "verdicts")
     outcome = run_test(root, *LONG, "threads=2")
     assert outcome.played == 2 * missing_file.units
@@ -207,7 +207,7 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     first = run_test(root, *SHORT)
     second = run_test(root, *SHORT, "elo1=5")
-    assert len(ArchiveStore.open(root).list_run_ids()) == 1
+    assert len(ArchiveStore.open(root).list_ids_of_runs_with_games()) == 1
     assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
     assert len(load_verdicts(root)) == 2
 
@@ -226,7 +226,7 @@ def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, mo
     assert run_test(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
     new_outcome = run_test(root, *SHORT, "archive.other_code=new")
     assert new_outcome.played == 2 * new_outcome.trial.pairs
-    assert len(ArchiveStore.open(root).list_run_ids()) == 2
+    assert len(ArchiveStore.open(root).list_ids_of_runs_with_games()) == 2
 
 
 # What a user sees.
@@ -302,10 +302,10 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
     line_counts = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)
-        printer.print_if_due(trial)
+        printer.print_if_doubled_or_overdue(trial)
         line_counts.append(capsys.readouterr().err.count("\n"))
     assert line_counts == [1, 0, 1, 1, 0]
-    assert format_state(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+    assert format_llr_games_and_strength(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
 
 
 # Signals.

@@ -17,7 +17,7 @@ from quarto.notation import parse_position
 from quarto.rules import CLASSIC, NONE
 from runners.authoring import agent_check, templates
 from runners.authoring.agent_check import find_faults, load_own_agent
-from runners.authoring.new_agent import INTERFACES, create_agent_files, format_class_name
+from runners.authoring.new_agent import INTERFACES, create_and_describe_agent_files, format_class_name
 from tests import naive
 from tests.agents.test_contract import streams
 from tests.paths import ROOT
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a user's folder with a new agent for each interface."""
     for interface in INTERFACES:
         monkeypatch.delitem(sys.modules, f"new_{interface}", raising=False)
-        create_agent_files(f"new_{interface}", interface, tmp_path / "mine")
+        create_and_describe_agent_files(f"new_{interface}", interface, tmp_path / "mine")
     return tmp_path / "mine"
 
 
@@ -60,7 +60,7 @@ def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(interf
 
 @pytest.mark.slow
 def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) -> None:
-    create_agent_files("broken", "choose", folder)
+    create_and_describe_agent_files("broken", "choose", folder)
     source = folder / "broken.py"
     source.write_text(source.read_text().replace("return cell, ", "return (cell + 1) % 16, "))
     completed = subprocess.run(
@@ -133,12 +133,12 @@ def test_a_yaml_that_holds_no_keys_is_named(content: bytes, reason: str, qarena:
 
 def test_no_file_is_overwritten(folder: Path) -> None:
     with pytest.raises(RequestError, match=r"mine/new_play\.py exists already"):
-        create_agent_files("new_play", "choose", folder)
+        create_and_describe_agent_files("new_play", "choose", folder)
     (folder / "test_another.py").write_text("mine")
     with pytest.raises(RequestError, match="exists already"):
-        create_agent_files("another", "choose", folder)
+        create_and_describe_agent_files("another", "choose", folder)
     assert not (folder / "another.py").exists()
     (folder.parent / "other").mkdir()
     (folder.parent / "other/agent").write_text("")
     with pytest.raises(FailureError, match=r"other/agent cannot be written: "):
-        create_agent_files("another", "choose", folder.parent / "other")
+        create_and_describe_agent_files("another", "choose", folder.parent / "other")

@@ -77,15 +77,15 @@ def test_writing_is_measured_where_the_user_says_and_else_in_memory(
     monkeypatch.setattr(benchmark, "RAM_DISK_FOLDER", tmp_path)
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
-    assert benchmark.choose_write_folder() == tmp_path
+    assert benchmark.choose_ram_disk_or_temporary_folder() == tmp_path
     monkeypatch.setattr(benchmark, "MIN_FREE_BYTES", 1 << 60)
-    assert benchmark.choose_write_folder() == Path(tempfile.gettempdir())
+    assert benchmark.choose_ram_disk_or_temporary_folder() == Path(tempfile.gettempdir())
     monkeypatch.setattr(benchmark, "MIN_FREE_BYTES", 0)
     user_folder = tmp_path / "own"
     user_folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(user_folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    assert benchmark.choose_write_folder() == user_folder
+    assert benchmark.choose_ram_disk_or_temporary_folder() == user_folder
 
 
 @pytest.mark.slow
@@ -128,8 +128,8 @@ def test_questions_are_measured(kinds: tuple[str, ...], qarena: Qarena, monkeypa
 
 
 def test_positions_for_the_solver_are_live_safe_and_the_same_every_time() -> None:
-    positions = solver.sample_positions(8, 30)
-    assert positions == solver.sample_positions(8, 40)[:30]
+    positions = solver.sample_positions_with_safe_hand(8, 30)
+    assert positions == solver.sample_positions_with_safe_hand(8, 40)[:30]
     for position in positions:
         view = build_view(position, CLASSIC)
         assert sum(piece >= 0 for piece in view.board) == 8
@@ -141,7 +141,7 @@ def test_positions_for_the_solver_are_live_safe_and_the_same_every_time() -> Non
 def test_the_solvers_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path) -> None:
     program = compile_program("yardstick_solver.cpp", tmp_path)
     assert program is not None
-    late, early = solver.sample_positions(11, 20), solver.sample_positions(8, 20)
+    late, early = solver.sample_positions_with_safe_hand(11, 20), solver.sample_positions_with_safe_hand(8, 20)
     values, seconds = solver.run_yardstick(program, [*late, *early])
     assert values[:20] == [solve_position(position, CLASSIC).value for position in late]
     assert values[20:] == [Solver(CLASSIC, 1.0).value(position) for position in early]

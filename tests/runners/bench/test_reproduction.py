@@ -26,7 +26,7 @@ from runners.bench.reproduction import (
     Pairings,
     TrainingResult,
     add_policy_to_label,
-    find_sides,
+    find_sides_unless_same_as_text,
     list_training_overrides,
     train_if_missing,
 )
@@ -52,7 +52,7 @@ LABELS = sorted(
         side.label
         for figure in read_published_rates()
         for variant in (TEXT, CODE)
-        for side in find_sides(figure, variant) or ()
+        for side in find_sides_unless_same_as_text(figure, variant) or ()
         if not side.label.endswith(TRAINING_SUFFIX)
     }
 )
@@ -62,14 +62,14 @@ def test_every_player_of_a_figure_can_be_made_and_by_the_code_differs_from_the_o
     for label in LABELS:
         agent_from_label(label).build()
     for figure in read_published_rates():
-        assert find_sides(figure, TEXT) not in (None, find_sides(figure, CODE))
+        assert find_sides_unless_same_as_text(figure, TEXT) not in (None, find_sides_unless_same_as_text(figure, CODE))
 
 
 def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
     figures = {figure.figure: figure for figure in read_published_rates()}
     chosen = [figures["A01"], figures["A04"]]  # ga5 v rule_based, rule_based v ga5
     pairings, progress = Pairings(pairing_options(tmp_path / "games", 200), {}), Watcher()
-    pairings.prepare(chosen)
+    pairings.open_experiments(chosen)
     assert len(pairings.experiments) == 2  # by the text and by the code
     assert pairings.missing_game_count == 400
     assert pairings.play(threading.Event(), progress) == 400
@@ -89,7 +89,7 @@ def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_
 def test_a_figure_is_compared_with_the_version_of_the_program_that_it_is_of() -> None:
     figures = {figure.figure: figure for figure in read_published_rates()}
     sides_by_figure = {
-        name: find_sides(figures[name], CODE) for name in ("A01", "A27")
+        name: find_sides_unless_same_as_text(figures[name], CODE) for name in ("A01", "A27")
     }  # ga5 v rule_based, at two times
     assert {name: [side.label for side in sides or ()] for name, sides in sides_by_figure.items()} == {
         "A01": ["ga5(faithful=true)", "rule_based(faithful=true,version=earlier)"],
@@ -133,7 +133,7 @@ def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
         assert train(tmp_path, overrides) == replace(training_result, played=0)
     (figure,) = select_study("C")
     pairings = Pairings(pairing_options(tmp_path), {"trainer=rl_encoded": training_result})
-    pairings.prepare([figure])
+    pairings.open_experiments([figure])
     assert pairings.missing_game_count == 0
     measured_rate = pairings.compare_figure(figure).text
     assert measured_rate
@@ -174,10 +174,10 @@ def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_le
     (record,) = ArchiveStore.open(tmp_path).load_runs()
     (result,) = load_results(ArchiveStore.open(tmp_path), record.run_id)
     assert result.first == "ga2"  # which has seat 0
-    assert training_result.results == result.tally.with_agents_swapped.results(1)
+    assert training_result.results == result.tally.with_agents_swapped.losses_draws_wins_in_game(1)
     chosen = [figure for figure in select_study("B") if figure.player == "q_placement"]
     pairings = Pairings(pairing_options(tmp_path), {"trainer=q_placement": training_result})
-    pairings.prepare(chosen)
+    pairings.open_experiments(chosen)
     assert {(key.first, key.second) for key in pairings.experiments} == {
         ("ga2", "q_placement(policy=published_q_placement)"),
         ("q_placement(policy=published_q_placement)", "random"),
@@ -225,7 +225,7 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
         yield stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(reproduction, "stop_on_signal", set_stop)
+        patched.setattr(reproduction, "stop_on_signal_then_force_exit", set_stop)
         result = qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7")
     assert result.code == 130
     assert result.err == (

@@ -16,7 +16,7 @@ import analytics
 from analytics import Archive, open_archive
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.result import render_markdown
-from analytics.store.labels import find_stored_label
+from analytics.store.labels import find_stored_label_or_keep_text
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
@@ -167,9 +167,9 @@ def test_a_label_with_defaults_means_the_stored_label(overrides: str) -> None:
     spec = build_run_request(*overrides.split(), "agent@b=random").spec
     record = RunRecord(spec.run_id, spec.to_record(), {}, 2, "2026-01-01T00:00:00+00:00")
     for text in LABELS[overrides]:
-        assert find_stored_label([record], text) == spec.agents[0].label, text
+        assert find_stored_label_or_keep_text([record], text) == spec.agents[0].label, text
     for text in OTHERS:
-        assert find_stored_label([record], text) == text
+        assert find_stored_label_or_keep_text([record], text) == text
 
 
 def test_questions_accept_labels_with_defaults(qarena: Qarena, tmp_path: Path) -> None:

@@ -347,7 +347,9 @@ def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played_archive: Pat
     """Keep the checksum in the name right, as a forger would, so that only replaying the game finds the change."""
     archive = ArchiveStore.open(played_archive)
     (record,) = archive.load_runs()
-    path = Path(archive.find_path("plies", record.run_id, archive.list_effective_ranges(record.run_id)[0]))
+    path = Path(
+        archive.find_path_of_containing_file("plies", record.run_id, archive.list_effective_ranges(record.run_id)[0])
+    )
     frame = pl.read_parquet(Path(path))
     game = frame["game_id"][0]
     cells = pl.when((pl.col("game_id") == game) & (pl.col("ply") == 1)).then(pl.col("cell").first()).otherwise("cell")

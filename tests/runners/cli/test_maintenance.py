@@ -29,7 +29,7 @@ def test_runs_are_listed_as_data(qarena: Qarena, tmp_path: Path) -> None:
     result = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
     heading, *rows = result.out.splitlines()
     assert heading.startswith("run_id,created,status,rules,agents,")
-    assert len(rows) == len(ArchiveStore.open(SAMPLE).list_run_ids())
+    assert len(rows) == len(ArchiveStore.open(SAMPLE).list_ids_of_runs_with_games())
     with open_archive(SAMPLE) as archive:
         answer = archive.runs()
     assert answer.write(tmp_path / "runs.csv").read_text() == result.out
@@ -63,7 +63,7 @@ def test_a_dry_run_changes_nothing_and_says_what_goes_and_why(tmp_path: Path, qa
     root, where = tmp_path / "archive", ("--archive", str(tmp_path / "archive"))
     play(root, "agent@a=random", "agent@b=random", "games=100", "archive.shard_games=20")
     archive = ArchiveStore.open(root)
-    (run,) = archive.list_run_ids()
+    (run,) = archive.list_ids_of_runs_with_games()
     small, half, foreign = ([*root.glob("games/*/*")], *(root / f"games/run={run}/{x}" for x in (HALF, "notes.txt")))
     half.write_bytes(b"half")
     foreign.write_bytes(b"mine")
@@ -90,7 +90,7 @@ def test_a_dry_run_tells_of_replaced_files_of_the_named_runs_only(tmp_path: Path
     for seed in (1, 2):
         play(root, "agent@a=random", "agent@b=random", "games=40", "archive.shard_games=20", f"seed={seed}")
     qarena("archive", "compact", *where)
-    one, _ = ArchiveStore.open(root).list_run_ids()
+    one, _ = ArchiveStore.open(root).list_ids_of_runs_with_games()
     lines = qarena("archive", "compact", "--dry-run", "--age", "0", "--run", one, *where).out.splitlines()
     assert len(lines) > 3
     assert all(f"run={one}/" in line and line.endswith(": other files hold the same") for line in lines[:-1])
@@ -221,7 +221,7 @@ def test_a_text_that_grows_game_by_game_leaves_one_file(
         (tmp_path / "grown.txt").write_text(f"{WON}\n" * games)
         assert ": 1 game added" in qarena("archive", "import", "grown.txt").out
     archive = ArchiveStore.open(tmp_path / "data/archive")
-    (run_id,) = archive.list_run_ids()
+    (run_id,) = archive.list_ids_of_runs_with_games()
     assert [stored[:2] for stored in archive.list_effective_ranges(run_id)] == [(0, 8)]
     assert qarena("sql", "SELECT count(*) AS games FROM games", "--format", "csv").out == "games\n8\n"
 

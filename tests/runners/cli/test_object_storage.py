@@ -132,7 +132,7 @@ def test_a_run_that_is_killed_at_any_moment_beside_a_bucket_ends_with_the_same_g
         assert done.returncode == 0, done.stderr
     assert kills > 0
     assert verify_archive(ArchiveStore.open(root)).problems == []
-    (run_id,) = ArchiveStore.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_ids_of_runs_with_games()
     bucket_ranges, folder_ranges = (
         ArchiveStore.open(place).list_effective_ranges(run_id) for place in (root, tmp_path / "folder")
     )

@@ -24,7 +24,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
 from analytics.tables.derived.indexing import index_chunk as index_range
-from analytics.tables.derived.range_table import Chunk, select_best_ranges
+from analytics.tables.derived.range_table import Chunk, select_ranges_with_most_units
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.arena import indexing
 from runners.arena.indexing import index_new_games_if_writable
@@ -59,9 +59,9 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "13,000 games by turn" in result.out
     assert "@" in result.out, "a sample game"
     archive = ArchiveStore.open(sample)
-    for run_id in archive.list_run_ids():
+    for run_id in archive.list_ids_of_runs_with_games():
         assert (
-            select_best_ranges(archive, run_id, POSITIONS_TABLE).covered_ranges
+            select_ranges_with_most_units(archive, run_id, POSITIONS_TABLE).covered_ranges
             == archive.list_effective_ranges(run_id).covered_ranges
         )
     before = snapshot(sample)
@@ -137,7 +137,9 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     assert 2 <= len(list(sample.glob("positions/*/*"))) - file_count == len(counted) < 10
     rest = sum(
         2 * chunk.games.units
-        for chunk in list_index_chunks(ArchiveStore.open(sample), ArchiveStore.open(sample).list_run_ids())
+        for chunk in list_index_chunks(
+            ArchiveStore.open(sample), ArchiveStore.open(sample).list_ids_of_runs_with_games()
+        )
     )
     assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
     assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
@@ -290,7 +292,7 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
             WHERE schema_name = 'main' AND database_name <> 'system' AND function_type IN ('macro', 'table_macro')
               AND NOT starts_with(function_name, '_') AND function_name <> 'opening_text'""")["name"].to_list()
         assert {"cell_name", "shared", "policy", "ordered_openings", "wilson_high"} <= set(macros)
-        read = {view for text in questions for view in opened.parse_query(text).select_views(VIEWS)}
+        read = {view for text in questions for view in opened.parse_query(text).select_views_possibly_read(VIEWS)}
     assert read == set(VIEWS)
     assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
 

@@ -13,7 +13,7 @@ from analytics.store.range_files import read_games, write_games
 from analytics.store.records import CHECKSUM, add_checksum
 from quarto.batch import Block, Games
 from quarto.notation import format_game
-from runners.authoring.new_agent import create_agent_files
+from runners.authoring.new_agent import create_and_describe_agent_files
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -94,19 +94,19 @@ def test_the_first_game_that_differs_is_shown(root: Path, qarena: Qarena) -> Non
 def test_what_cannot_be_played_again_is_refused(root: Path, qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "games.txt").write_text("0@a1 1@b1 2@c1 3@d1\n")
     qarena("archive", "import", "games.txt")
-    (imported,) = ArchiveStore.open(root).list_run_ids()
+    (imported,) = ArchiveStore.open(root).list_ids_of_runs_with_games()
     assert "was imported" in qarena("archive", "replay", imported).err
     assert qarena("train", "trainer=q_table", "trainer.games=4", "policy.name=online").code == 0
-    (trained,) = {*ArchiveStore.open(root).list_run_ids()} - {imported}
+    (trained,) = {*ArchiveStore.open(root).list_ids_of_runs_with_games()} - {imported}
     assert "while it learned" in qarena("archive", "replay", trained).err
     assert "is not in archive" in qarena("archive", "replay", "0" * 12).err
 
 
 def test_code_of_others_runs_only_if_that_is_allowed(root: Path, qarena: Qarena, tmp_path: Path) -> None:
-    create_agent_files("corner", "choose", tmp_path / "mine")
+    create_and_describe_agent_files("corner", "choose", tmp_path / "mine")
     folder_option = ("--config-dir", "mine")
     assert qarena("run", "corner", "random", "games=4", *folder_option).code == 0
-    (run_id,) = ArchiveStore.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_ids_of_runs_with_games()
     refused = qarena("archive", "replay", run_id, *folder_option)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith("allow it with --trust-agents\n")

@@ -19,7 +19,7 @@ from runners.arena.identities import to_class_path
 from runners.arena.request import RunRequest
 from runners.arena.storage import ArchiveOptions
 from runners.config.agents import agent_from_label, normalise_label
-from runners.config.recipes import is_training_requested
+from runners.config.recipes import is_training_experiment_chosen
 from runners.config.yaml_options import list_options, load_option, load_rules
 from tests.naive import PRESETS
 from tests.paths import ROOT
@@ -53,7 +53,7 @@ def test_every_experiment_is_a_versioned_recipe_whose_commands_can_be_played(nam
         first_job = [
             re.sub(r"(?<==\w)(\w*),.*", r"\1", override) for override in overrides
         ]  # of a sweep; a run is one job
-        if is_training_requested(overrides):
+        if is_training_experiment_chosen(overrides):
             assert build_request(*first_job).trainer
         else:
             assert build_engine(build_run_request(*first_job).spec).pairings

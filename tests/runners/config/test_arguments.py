@@ -15,13 +15,13 @@ from analytics.exact.tablebase import user_folder as tablebase_home
 from analytics.store.archive import ArchiveStore
 from quarto.sources import cache_root
 from runners.config import yaml_options
-from runners.config.arguments import expand_override, parse_arguments, parse_yaml_keys
+from runners.config.arguments import expand_and_quote_override, parse_arguments, parse_yaml_keys
 from runners.config.help_page import list_archive_keys
 from runners.config.yaml_options import (
     CONF_FOLDER,
     list_user_folders,
     search_user_folders,
-    set_user_folders,
+    set_user_folders_returning_added,
 )
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -113,7 +113,7 @@ def test_flags_may_stand_anywhere(typed: str, qarena: Qarena) -> None:
     ],
 )
 def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
-    assert expand_override(typed) == meant
+    assert expand_and_quote_override(typed) == meant
 
 
 # Help.
@@ -190,8 +190,8 @@ def test_they_come_last_and_for_the_time_of_a_command_only(user_folder: Path, mo
 def test_a_process_that_a_launcher_starts_finds_them_too(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_options, "_user_folders", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert set_user_folders([str(user_folder)]) == [str(user_folder)]  # all that such a process is told
-    assert set_user_folders([str(user_folder)]) == []
+    assert set_user_folders_returning_added([str(user_folder)]) == [str(user_folder)]  # all that such a process is told
+    assert set_user_folders_returning_added([str(user_folder)]) == []
     assert (list_user_folders(), sys.path[-1]) == ([str(user_folder)], str(user_folder))
 
 
@@ -242,7 +242,7 @@ def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes
     assert (result.code, Path.cwd()) == (0, tmp_path), result.err
     assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
     archive = ArchiveStore.open(tmp_path / "here/games")
-    assert all(archive.list_effective_ranges(run_id).units for run_id in archive.list_run_ids())
+    assert all(archive.list_effective_ranges(run_id).units for run_id in archive.list_ids_of_runs_with_games())
     assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
     assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")
     assert name == "train" or "--archive here/games" in result.out

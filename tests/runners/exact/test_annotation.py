@@ -58,7 +58,7 @@ def root(played_archive: Path, tmp_path: Path) -> Path:
 
 def annotate_archive(root: Path, settings: AnnotationOptions = QUICK) -> AnnotationSummary:
     archive = ArchiveStore.open(root)
-    return annotate_runs(archive, archive.list_run_ids(), settings)
+    return annotate_runs(archive, archive.list_ids_of_runs_with_games(), settings)
 
 
 def naive_decisions(plies: list[tuple[int, int]], rules: Rules) -> list[tuple[int, str, int, int, int, int]]:
@@ -135,7 +135,7 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
     shutil.copytree(root, tmp_path / "whole")
     annotate_archive(tmp_path / "whole")
     archive = ArchiveStore.open(root)
-    (run_id,) = archive.list_run_ids()
+    (run_id,) = archive.list_ids_of_runs_with_games()
     compact_run(archive, run_id)
     remove_replaced_files(archive, run_id, 0.0)
     assert len(archive.list_effective_ranges(run_id)) == 1
@@ -169,7 +169,7 @@ def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     """Stop the shared search: the threads of a process share solved positions, so one failure ends all searches."""
     play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
     archive = ArchiveStore.open(tmp_path)
-    chunk = next(list_annotation_chunks(archive, archive.list_run_ids(), QUICK))
+    chunk = next(list_annotation_chunks(archive, archive.list_ids_of_runs_with_games(), QUICK))
     annotator = Annotator(archive, QUICK)
     annotator._find_or_build_solver(archive.load_run(chunk.run_id).rules)._shared.stop()
     with pytest.raises(StoppedError):
@@ -224,7 +224,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
     assert nothing.refusal.endswith(f"this judges them: qarena annotate --archive {root}\n")
-    (run_id,) = ArchiveStore.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_ids_of_runs_with_games()
     of_run = qarena("mistakes", "--run", run_id, *where)
     assert of_run.refusal.endswith(f"this judges them: qarena annotate --run {run_id} --archive {root}\n")
     result = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")

@@ -31,7 +31,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         agents, openings = "agents=[random,semi_random]", f"opening_plies={opening}"
         play(folder, agents, "games=100", openings, f"rules={rules}", "threads=1")
     archive = ArchiveStore.open(folder)
-    annotate_runs(archive, archive.list_run_ids(), COUNTED)
+    annotate_runs(archive, archive.list_ids_of_runs_with_games(), COUNTED)
     return folder
 
 
@@ -51,12 +51,18 @@ def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path)
         return format_position(position, of_run.name)
 
     expected = Counter((text(*row[:4]), row[3], *row[5:]) for row in rows)
-    assert Counter({(mistake.text, mistake.kind, *mistake[4:7]): mistake.missed for mistake in mistakes}) == expected
+    assert (
+        Counter({(mistake.position_text, mistake.kind, *mistake[4:7]): mistake.missed for mistake in mistakes})
+        == expected
+    )
     worst = dict[str, int]()
     for *key, regret, _, _, _ in rows:
         worst[text(*key)] = max(regret, worst.get(text(*key), 0))
-    assert {mistake.text: mistake.regret for mistake in mistakes} == worst
-    assert all(mistake.text == text(mistake.run_id, mistake.game_id, mistake.ply, mistake.kind) for mistake in mistakes)
+    assert {mistake.position_text: mistake.regret for mistake in mistakes} == worst
+    assert all(
+        mistake.position_text == text(mistake.run_id, mistake.game_id, mistake.ply, mistake.kind)
+        for mistake in mistakes
+    )
     keys = [(-mistake.regret, -(mistake.saving or 0) / mistake.choices, -mistake.missed) for mistake in mistakes]
     assert keys == sorted(keys)
     assert {mistake.rules.name for mistake in mistakes} == {"classic", "own_piece"}

@@ -13,10 +13,10 @@ from analytics.exact.puzzles import (
     LEVELS,
     OnlyTurn,
     Puzzle,
-    find_only_turn,
+    find_only_turn_if_puzzle,
     load_shipped_puzzles,
     parse_puzzles,
-    select_varied,
+    select_varied_easiest_first,
 )
 from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
@@ -26,7 +26,7 @@ from quarto.position import PackedPosition, position_from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
 from runners.config.yaml_options import load_rules
-from runners.exact.puzzle_generation import select_candidates
+from runners.exact.puzzle_generation import select_likely_only_turn_positions
 from tests.marks import seldom
 from tests.naive_solver import list_turns
 from tests.runners.conftest import Qarena
@@ -36,7 +36,7 @@ OPENING = 11  # plies: positions after them take the slow twin milliseconds
 
 
 def naive_only_turn(position: PackedPosition, rules: Rules) -> OnlyTurn | None:
-    """Find the only turn that keeps the value, by playing every game out: the slow twin of ``find_only_turn``."""
+    """Find the only turn that keeps the value by playing every game out, the twin of ``find_only_turn_if_puzzle``."""
     turns = list_turns(position, rules)
     value = max(solved.value for solved in turns.values())
     kept = [turn for turn, solved in turns.items() if solved.value == value]
@@ -54,7 +54,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rules, games in (("classic", 150), ("square", 150), ("own_piece", 4)):
         play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", f"rules={rules}")
     archive = ArchiveStore.open(folder)
-    annotate_runs(archive, archive.list_run_ids(), AnnotationOptions(choices=True, megabytes=1.0, threads=2))
+    annotate_runs(
+        archive, archive.list_ids_of_runs_with_games(), AnnotationOptions(choices=True, megabytes=1.0, threads=2)
+    )
     return folder
 
 
@@ -63,7 +65,7 @@ def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(r
     rules = load_rules(name)
     with open_archive(root) as opened:
         runs = [record.run_id for record in opened.archive.load_runs() if record.rules.name == name]
-        solver, candidates = Solver(rules, 1.0), select_candidates(opened, runs, rules, 1)
+        solver, candidates = Solver(rules, 1.0), select_likely_only_turn_positions(opened, runs, rules, 1)
         rows = opened.sql(f"SELECT game_id, ply, piece, cell FROM plies WHERE run_id = '{runs[0]}' ORDER BY ALL").rows()
     games: dict[int, list[tuple[int, int]]] = {}
     for game_id, _, piece, cell in rows:
@@ -72,11 +74,11 @@ def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(r
     positions = [position_from_plies(game[:ply], game[ply][0]) for game, ply in plies]
     expected = {canonical_position(position, rules) for position in positions if naive_only_turn(position, rules)}
     assert {
-        canonical_position(position, rules) for position in candidates if find_only_turn(solver, position)
+        canonical_position(position, rules) for position in candidates if find_only_turn_if_puzzle(solver, position)
     } == expected
     assert len(expected) > 3
     assert len({canonical_position(position, rules) for position in candidates}) == len(candidates)
-    assert [find_only_turn(solver, position) for position in candidates] == [
+    assert [find_only_turn_if_puzzle(solver, position) for position in candidates] == [
         naive_only_turn(position, rules) for position in candidates
     ]
 
@@ -130,10 +132,10 @@ def test_puzzles_are_chosen_evenly_and_in_an_order_of_their_own() -> None:
         for pieces in (5, 7, 9)
         for missed in (0.1, 0.6, 0.8, 1.0)
     ]
-    chosen = select_varied(every, 6)
-    assert chosen == select_varied(every[::-1], 6)
+    chosen = select_varied_easiest_first(every, 6)
+    assert chosen == select_varied_easiest_first(every[::-1], 6)
     assert [puzzle.level for puzzle in chosen] == [1, 1, 2, 2, 3, 4]
-    assert len(select_varied(every, 100)) == len(every)
+    assert len(select_varied_easiest_first(every, 100)) == len(every)
 
 
 def test_the_set_that_ships_has_each_level_and_both_rules_and_no_position_twice() -> None:
@@ -154,7 +156,7 @@ def test_the_only_turns_that_ship_are_those_that_the_solver_finds(fewest: int) -
         if fewest <= puzzle.position.occupied.bit_count() < 9 + 16 * (fewest == 9)
     ]
     for puzzle in chosen:
-        only_turn = find_only_turn(solvers[puzzle.rules], puzzle.position)
+        only_turn = find_only_turn_if_puzzle(solvers[puzzle.rules], puzzle.position)
         assert only_turn == (puzzle.cell, puzzle.gift, puzzle.value, puzzle.depth), puzzle.text
     assert len(chosen) > 60
 
@@ -167,4 +169,4 @@ def test_the_latest_puzzles_that_ship_are_those_that_naive_search_finds() -> Non
     assert len(late) > 20
     # Two turns that a symmetry exchanges are two.
     position, _ = parse_position("F3../C0../..../.... 5")
-    assert find_only_turn(Solver(CLASSIC, 1.0), position) is None
+    assert find_only_turn_if_puzzle(Solver(CLASSIC, 1.0), position) is None

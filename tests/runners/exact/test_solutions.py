@@ -162,7 +162,7 @@ def test_an_interruption_ends_the_search_at_once() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_search(
-            solvers, lambda: solvers.get_solver(CLASSIC).value(EMPTY), interrupt
+            solvers, lambda: solvers.get_solver_of_thread(CLASSIC).value(EMPTY), interrupt
         )  # half a minute if nobody stopped it
     assert 0 < solvers.nodes < 10**8
 
@@ -175,7 +175,7 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
     easy = [(number, POSITION) for number in range(1, 17)]
     hard = [(number, EARLY) for number in range(17, 200)]
     answers = solve_lines(easy + hard, SolveOptions(turns=False), solvers, 1)
-    waiting = threading.Timer(20.0, solvers.stop)
+    waiting = threading.Timer(20.0, solvers.stop_current_and_later_searches)
     waiting.start()
     for _ in range(16):
         assert "error" not in next(answers)

@@ -32,9 +32,9 @@ from quarto.views import BatchView, Position
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.arena.spec import AgentSpec
 from runners.config.yaml_options import LIMIT_KEYS
-from runners.hosting.compile_clock import CompileClock, _CompileRecorder, build_deadline
+from runners.hosting.compile_clock import CompileClock, _CompileRecorder, build_monotonic_deadline_function
 from runners.hosting.guarded_agent import StuckError
-from runners.hosting.interruption import has_working_threads
+from runners.hosting.interruption import has_abandoned_threads
 from runners.hosting.limited_agents import TimedAgent
 from runners.hosting.subprocess_client import Subprocess, SubprocessDiedError
 from tests.runners.experiments import build_run_request, play, read_archive_rows
@@ -102,7 +102,10 @@ def test_an_error_for_the_user_stays_one() -> None:
     with pytest.raises(RemoteError) as raised:
         served.receive(int)
     served.stop()
-    assert (type(raised.value.to_arena_error("it")), str(raised.value.to_arena_error("it"))) == (
+    assert (
+        type(raised.value.restore_or_wrap_arena_error("it")),
+        str(raised.value.restore_or_wrap_arena_error("it")),
+    ) == (
         FailureError,
         "no room",
     )
@@ -146,7 +149,7 @@ def release_threads() -> Iterator[None]:
     yield
     Sluggish.released.set()
     deadline = time.monotonic() + 5
-    while has_working_threads():
+    while has_abandoned_threads():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -193,7 +196,7 @@ def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.Monk
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock = CompileClock()
     recorder = _CompileRecorder(clock.descriptor)
-    deadline = build_deadline(5.0, clock)
+    deadline = build_monotonic_deadline_function(5.0, clock)
     assert (clock.read_seconds(), deadline()) == (0.0, 15.0)
     recorder.on_start(None)
     now[0] = 12.0
@@ -201,7 +204,7 @@ def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.Monk
     recorder.on_end(None)
     now[0] = 20.0
     assert (clock.read_seconds(), deadline()) == (2.0, 17.0)
-    assert build_deadline(5.0, clock)() == 25.0
+    assert build_monotonic_deadline_function(5.0, clock)() == 25.0
     clock.close()
     clock.close()
 

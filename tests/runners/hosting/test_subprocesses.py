@@ -20,7 +20,7 @@ from runners.hosting.subprocesses import (
     LimitedProcess,
     Limits,
     OutputTail,
-    read_command_output,
+    read_command_output_until_limit,
     start_command,
 )
 from tests.paths import ROOT
@@ -83,9 +83,9 @@ def test_what_ignores_the_request_to_end_is_killed(
     handler: str, in_time: bool, code: int, start: Callable[..., LimitedProcess], life: Life
 ) -> None:
     process = start(f"import os, signal, time; signal.signal(signal.SIGTERM, {handler})")
-    assert process.wait(0) is None
+    assert process.wait_and_kill_group(0) is None
     assert process.stop(grace_seconds=LATEST_SECONDS if in_time else 0.05) is in_time
-    assert process.wait(0) == code
+    assert process.wait_and_kill_group(0) == code
     assert process.stop()  # once more
     process.send_signal(signal.SIGTERM)  # to nobody
     assert life.read() == b""
@@ -98,7 +98,7 @@ def test_what_a_subprocess_started_ends_with_it(start: Callable[..., LimitedProc
 
 def test_what_a_subprocess_leaves_behind_ends_too(start: Callable[..., LimitedProcess], life: Life) -> None:
     process = start(f"{FORK}print('ready', flush=True); os._exit(3)")
-    assert process.wait(LATEST_SECONDS) == 3
+    assert process.wait_and_kill_group(LATEST_SECONDS) == 3
     assert life.read() == b""
 
 
@@ -108,7 +108,7 @@ def test_a_fork_of_the_run_ends_nothing(start: Callable[..., LimitedProcess]) ->
     if copy == 0:
         os._exit(process.stop())
     assert os.waitpid(copy, 0)[1] == 0
-    assert process.wait(0.05) is None
+    assert process.wait_and_kill_group(0.05) is None
 
 
 # How a run is killed: at the program's start, before it is bound, and later.
@@ -161,18 +161,20 @@ def test_signals_to_end_before_a_program_is_bound_are_left_to_the_run(life: Life
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process.send_signal(number)
     gate.write_text("go\n")
-    assert process.wait(LATEST_SECONDS) == 0
+    assert process.wait_and_kill_group(LATEST_SECONDS) == 0
     assert life.read() == b"begun"
     process.stop()
 
 
 def test_of_a_flood_so_much_is_read_and_the_program_is_ended(life: Life) -> None:
     flood = "import os\nwhile True:\n    os.write(1, b'x' * 65536)"
-    assert read_command_output([*BARE, flood], LATEST_SECONDS, Limits(output_bytes=100_000)) == b"x" * 100_000
-    assert read_command_output([*BARE, "print(7)"], LATEST_SECONDS, Limits(output_bytes=100)) == b"7\n"
+    assert (
+        read_command_output_until_limit([*BARE, flood], LATEST_SECONDS, Limits(output_bytes=100_000)) == b"x" * 100_000
+    )
+    assert read_command_output_until_limit([*BARE, "print(7)"], LATEST_SECONDS, Limits(output_bytes=100)) == b"7\n"
     silent = "import time; time.sleep(60)"
-    assert read_command_output([*BARE, silent], 0.1, Limits(output_bytes=100)) == b""
-    assert read_command_output(["/nowhere/program"], LATEST_SECONDS, Limits()) == b""
+    assert read_command_output_until_limit([*BARE, silent], 0.1, Limits(output_bytes=100)) == b""
+    assert read_command_output_until_limit(["/nowhere/program"], LATEST_SECONDS, Limits()) == b""
 
 
 def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
@@ -191,20 +193,21 @@ def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
 @ONLY_LINUX
 def test_memory_has_an_end() -> None:
     hungry = "import os\ntry: bytearray(1 << 30)\nexcept MemoryError: os.write(1, b'no more')"
-    assert read_command_output([*BARE, hungry], LATEST_SECONDS, Limits(megabytes=300)) == b"no more"
-    assert read_command_output([*BARE, hungry], LATEST_SECONDS, Limits(megabytes=3000)) == b""
+    assert read_command_output_until_limit([*BARE, hungry], LATEST_SECONDS, Limits(megabytes=300)) == b"no more"
+    assert read_command_output_until_limit([*BARE, hungry], LATEST_SECONDS, Limits(megabytes=3000)) == b""
 
 
 def test_limits_are_those_of_the_system_and_never_raise_a_lower_one() -> None:
     show = "import resource; print([*resource.getrlimit(resource.RLIMIT_CPU)])"
     command = [sys.executable, "-S", "-c", show]
-    output = read_command_output(command, LATEST_SECONDS, Limits(processor_seconds=7, output_bytes=100))
+    output = read_command_output_until_limit(command, LATEST_SECONDS, Limits(processor_seconds=7, output_bytes=100))
     assert json.loads(output) == [7, 7]
     higher = (
-        "import resource; from runners.hosting.subprocesses import Limits, apply_limits\n"
-        "resource.setrlimit(resource.RLIMIT_CPU, (5, 50)); apply_limits(Limits(processor_seconds=70), False)\n"
+        "import resource; from runners.hosting.subprocesses import Limits, apply_memory_and_processor_limits\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (5, 50))\n"
+        "apply_memory_and_processor_limits(Limits(processor_seconds=70), False)\n"
     )
-    output = read_command_output(
+    output = read_command_output_until_limit(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{higher}{show}"],
         LATEST_SECONDS,
         Limits(),

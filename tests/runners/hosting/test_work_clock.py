@@ -92,12 +92,12 @@ def test_work_elsewhere_begins_with_the_first_worker(fake_time: FakeTime) -> Non
     clock, start = WorkClock(), WorkerStart()
     fake_time.start(7.0)  # a worker begins, another one a second earlier
     fake_time.work(1.0)
-    start.exclude_wait_before_result(1.0)
+    start.exclude_wait_before_work(1.0)
     assert clock.seconds == 1.0
-    start.exclude_wait_before_result(2.0)
+    start.exclude_wait_before_work(2.0)
     assert clock.seconds == 2.0
     fake_time.work(4.0)
-    start.exclude_wait_before_result(4.0)
+    start.exclude_wait_before_work(4.0)
     assert clock.seconds == 6.0
 
 

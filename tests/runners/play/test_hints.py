@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analytics.exact.position_set import find_shipped_set_path, read_position_set
+from analytics.exact.position_set import find_existing_shipped_set, read_position_set
 from quarto.game import Game, NextDecision
 from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.position import PackedPosition, board
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def list_shipped_games(step: int) -> Iterator[tuple[Game, NDArray[np.int8]]]:
     """Yield every ``step``-th shipped position, from six pieces on, with its exact values by cell and gift."""
-    shipped = read_position_set(find_shipped_set_path("classic"))
+    shipped = read_position_set(find_existing_shipped_set("classic"))
     for number in range(0, len(shipped.piece_counts), step):
         packed = PackedPosition(*(int(field[number]) for field in shipped.batch))
         if shipped.piece_counts[number] >= 6:

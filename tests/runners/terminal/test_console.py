@@ -26,7 +26,7 @@ from analytics.statistics.tally import Tally
 from runners.arena.execution import RunOutcome
 from runners.config.application import print_outcome
 from runners.terminal import console, files, tables
-from runners.terminal.console import show_progress_bar
+from runners.terminal.console import show_progress_bar_or_notes
 from tests.runners.experiments import play
 
 AGENTS = "agents=[random,dumb,semi_random,rule_based]"
@@ -92,13 +92,13 @@ def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], m
     for title in ("", "日本", "a title that is longer than the table"):
         for ours in (True, False):
             monkeypatch.setattr(text_tables, "_can_render_plain", lambda *_, ours=ours: ours)
-            console.print_tables([console.build_table(wide, title)])
+            console.print_tables([console.build_escaped_table(wide, title)])
         ours_and_theirs = capsys.readouterr().out.splitlines()
         half = len(ours_and_theirs) // 2
         if "longer" not in title:
             assert ours_and_theirs[:half] == ours_and_theirs[half:]
     monkeypatch.undo()
-    assert not text_tables._can_render_plain(console.build_output_console(), console.build_table(wide, title))
+    assert not text_tables._can_render_plain(console.build_output_console(), console.build_escaped_table(wide, title))
 
 
 def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_opponents_for_whom_there_is_no_room_are_left_out_from_the_last(monkeypa
     names = [f"an_agent_with_a_long_name_{number:02}" for number in range(30)]
     met = [PairingResult(0, a, b, Tally(singles=((1, 0, 2), (1, 1, 1))), False) for a, b in pairwise(names)]
     with terminal(monkeypatch, 80) as screen:
-        table = text_tables.build_visible_table(strength_tables.build_crosstable_table(build_crosstable(met)))
+        table = text_tables.build_escaped_plain_table(strength_tables.build_crosstable_table(build_crosstable(met)))
         console.print_tables([table], *table.splits, wide=False)
     text = screen.getvalue()
     assert max(len(line) for line in text.splitlines() if line[:1] in "┏┃┡│└") <= 80
@@ -172,7 +172,7 @@ def test_text_in_brackets_is_no_markup(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_title_and_a_label_are_no_markup_and_no_emoji(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ("a[/bold]b", "[link=http://example.org]classic[/link]", ":warning: a")
     for text in texts:
-        console.print_tables([console.build_table([text_column("x", [text])], text)])
+        console.print_tables([console.build_escaped_table([text_column("x", [text])], text)])
         console.print_line(text)
         console.print_note(text)
     shown = capsys.readouterr()
@@ -236,7 +236,7 @@ def test_printed_commands_name_the_program_so_that_it_is_found(monkeypatch: pyte
 
 
 def print_progress(capsys: pytest.CaptureFixture[str], is_visible: bool) -> list[str]:
-    with show_progress_bar("judging", "games", is_visible) as bar:
+    with show_progress_bar_or_notes("judging", "games", is_visible) as bar:
         time.sleep(0.02)
         bar.start(24)
         bar.advance(12)

@@ -22,7 +22,7 @@ from analytics.questions.selection import GameFilter
 from analytics.report.answers import build_crosstable_result, build_ratings_result
 from analytics.statistics.tally import Estimate, Tally
 from analytics.store.archive import ArchiveStore
-from runners.cli.sprt_output import format_estimate
+from runners.cli.sprt_output import format_mean_and_half_width
 from runners.terminal.tables import output_result
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import build_spec, random_block, record, store
@@ -162,7 +162,7 @@ def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_p
     archive = ArchiveStore.open(tmp_path / "alone", create=True)
     both = [("random", "random"), ("dumb", "dumb")]
     run = record(build_spec(pairings=both), games=16)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")
     assert (shown.code, shown.err) == (0, "32 games of agents against themselves say nothing about strength\n")
@@ -251,4 +251,4 @@ def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: py
     ],
 )
 def test_a_value_and_half_its_interval(estimate: Estimate, text: str) -> None:
-    assert format_estimate(estimate) == text
+    assert format_mean_and_half_width(estimate) == text

@@ -19,7 +19,7 @@ from analytics.report.frame_formats import format_text_table
 from analytics.report.text_tables import build_rich_table, render_plain_table, to_table
 from quarto.errors import RequestError
 from runners.terminal.files import TableOutput, build_table_output
-from runners.terminal.tables import output_frame, print_first_rows
+from runners.terminal.tables import output_frame, print_first_and_count_all_rows
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 
@@ -61,7 +61,7 @@ class BatchedRows:
 def test_the_first_rows_are_printed_before_the_others_are_made(capsys: pytest.CaptureFixture[str]) -> None:
     printed: list[int] = []
     parts = BatchedRows(lambda: printed.append(count_printed_rows(capsys.readouterr().out)))
-    print_first_rows(parts, lambda: None, None)  # type: ignore[arg-type]
+    print_first_and_count_all_rows(parts, lambda: None, None)  # type: ignore[arg-type]
     assert printed == [0, 50, 0]
     assert capsys.readouterr() == ("", "300 rows; --output FILE for all\n")
 

@@ -217,7 +217,7 @@ def test_the_best_agents_of_the_first_page_are_those_with_a_rank(tmp_path: Path)
 
 def test_without_an_agent_of_a_rank_the_first_page_says_so(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "games", create=True)
-    archive.write_run(record(status="complete"))
+    archive.write_run_and_unit_count(record(status="complete"))
     store(archive, RUN_ID, [random_block(1, 0)])
     with visitor(tmp_path / "games") as ada:
         page = plain(ada.ready("/").text)
@@ -256,7 +256,7 @@ def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
 
 def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_read(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "games", create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     (file,) = (tmp_path / "games" / "runs").glob("*.json")
     for damaged in (file.read_text().replace('"label": "', '"label": "\\u001b[31m', 1), "{"):
@@ -270,7 +270,9 @@ def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_re
 
 def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "games", create=True)
-    archive.write_run(structs.replace(record(), status="running", games=10_000, created=format_current_time()))
+    archive.write_run_and_unit_count(
+        structs.replace(record(), status="running", games=10_000, created=format_current_time())
+    )
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
         page, end = guest.get("/"), time.monotonic() + PATIENCE
@@ -285,7 +287,9 @@ def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_p
 
 def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "games", create=True)
-    archive.write_run(structs.replace(record(), status="running", games=10_000, created=format_current_time()))
+    archive.write_run_and_unit_count(
+        structs.replace(record(), status="running", games=10_000, created=format_current_time())
+    )
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
         words = plain(guest.ready("/browse").text)
@@ -293,7 +297,9 @@ def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path
         assert ", running" in words
     for file in (tmp_path / "games").rglob("*.parquet"):
         os.utime(file, (0, time.time() - 1100))
-    archive.write_run(structs.replace(record(), status="running", games=10_000, created="2026-01-31T12:00:00+00:00"))
+    archive.write_run_and_unit_count(
+        structs.replace(record(), status="running", games=10_000, created="2026-01-31T12:00:00+00:00")
+    )
     with visitor(archive.root) as guest:
         for path in ("/browse", f"/browse/runs/{RUN_ID}"):
             words = plain(guest.ready(path).text)
@@ -368,7 +374,7 @@ def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
     bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = ArchiveStore.open(bucket / "archive", create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
         assert "1 of 1 run, with 4 games" in guest.ready("/browse").text

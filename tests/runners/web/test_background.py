@@ -41,8 +41,8 @@ def test_a_key_is_one_job_and_its_result_is_remembered() -> None:
     first = jobs.find_or_start("key", lambda _job: calls.append(1))
     assert first.wait(PATIENCE)
     assert jobs.find_or_start("key", lambda _job: 8) is first
-    assert (first.result(), first.stopped, calls) == (None, False, [1])
-    assert jobs.find("other") is None
+    assert (first.get_result_or_raise_work_error(), first.stopped, calls) == (None, False, [1])
+    assert jobs.find_and_count_request("other") is None
     jobs.close()
 
 
@@ -55,7 +55,7 @@ def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
     job = jobs.find_or_start("key", fail)
     assert job.wait(PATIENCE)
     with pytest.raises(ZeroDivisionError, match="half-way"):
-        job.result()
+        job.get_result_or_raise_work_error()
     jobs.close()
 
 
@@ -68,7 +68,7 @@ def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
     longer = jobs.find_or_start("key", lambda _job: "done", max_seconds=1)
     assert longer is not job
     assert longer.wait(PATIENCE)
-    assert longer.result() == "done"
+    assert longer.get_result_or_raise_work_error() == "done"
     jobs.close()
 
 
@@ -131,14 +131,14 @@ def test_preparation_does_not_count() -> None:
     def work(job: BackgroundJob) -> str:
         job.is_preparing = True
         time.sleep(0.7)
-        assert job.elapsed == 0
+        assert job.elapsed_without_preparation == 0
         job.restart_clock()
-        assert job.elapsed < 0.5
+        assert job.elapsed_without_preparation < 0.5
         return "done"
 
     job = jobs.find_or_start("key", work, max_seconds=0.5)
     assert job.wait(PATIENCE)
-    assert job.result() == "done"
+    assert job.get_result_or_raise_work_error() == "done"
     jobs.close()
 
 
@@ -195,5 +195,5 @@ def test_work_that_cannot_be_ended_is_left_alone_and_its_result_still_taken() ->
     assert jobs.find_or_start(0, lambda _job: "again") is abandoned[0]
     go_on.set()
     assert waiting.wait(PATIENCE)
-    assert [job.wait(PATIENCE) and job.result() for job in abandoned] == [True, True]
+    assert [job.wait(PATIENCE) and job.get_result_or_raise_work_error() for job in abandoned] == [True, True]
     jobs.close()

@@ -164,7 +164,7 @@ def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> N
     held = ada.site.get_or_create_service(games.WebGameService).find_game(address)
     assert held is not None
     assert not held.is_to_be_logged(address.moves)  # it is not over
-    resigned = held.decide(address.moves, "resign")
+    resigned = held.append_decision(address.moves, "resign")
     assert [held.is_to_be_logged(moves) for moves in (address.moves, resigned)] == [False, True]
     held.play_agent_turn(resigned)
     assert not held.is_to_be_logged(resigned)
@@ -286,10 +286,10 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
 
 
 def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
-    from runners.authoring.new_agent import create_agent_files
+    from runners.authoring.new_agent import create_and_describe_agent_files
     from tests.runners.web.visiting import visitor
 
-    create_agent_files("corner", "choose", tmp_path / "mine")
+    create_and_describe_agent_files("corner", "choose", tmp_path / "mine")
     with visitor(tmp_path / "games", config_dir=tmp_path / "mine", trust_agents=True) as ada:
         assert ">corner</option>" in ada.get("/play").text
         assert "corner gives you" in ada.begin("corner").says

@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 from quarto.errors import RequestError
-from runners.authoring.new_agent import create_agent_files
+from runners.authoring.new_agent import create_and_describe_agent_files
 from runners.web.application import ROUTERS
 from runners.web.page_rendering import parse_whole_number
 from runners.web.play.games import WebGameService
@@ -48,7 +48,7 @@ def test_where_others_may_connect_only_names_that_are_no_addresses_are_foreign(t
 
 
 def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> None:
-    create_agent_files("corner", "choose", tmp_path / "mine")
+    create_and_describe_agent_files("corner", "choose", tmp_path / "mine")
     folder = write_stranger(tmp_path)
     with visitor(tmp_path / "games", host="0.0.0.0", config_dir=tmp_path / "mine") as ada:  # noqa: S104  (as above)
         offered = ada.get("/play").text
@@ -81,7 +81,7 @@ def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: P
 
 
 def test_a_form_starts_no_program_either_unless_the_server_was_told_so(tmp_path: Path) -> None:
-    create_agent_files("corner", "choose", tmp_path / "mine")
+    create_and_describe_agent_files("corner", "choose", tmp_path / "mine")
     folder = write_stranger(tmp_path)
     with visitor(tmp_path / "games", config_dir=tmp_path / "mine") as ada:
         for label in (f"polito(folder={folder},player=stranger.Player)", "corner", "oracle(below=corner)"):

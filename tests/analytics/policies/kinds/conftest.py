@@ -53,7 +53,7 @@ def make(root: Path, rules: Rules) -> ArchiveStore:
     archive, ids, blocks = ArchiveStore.open(root, create=True), records_of(rules), blocks_of(rules)
     for seed, name in ((8, SECOND), (7, FIRST)):
         number = 1 + in_order(rules).index(name)
-        archive.write_run(
+        archive.write_run_and_unit_count(
             record(build_spec(rules, seed=seed), number=number, created=f"2026-01-{9 - number:02}T00:00:00Z")
         )
         store(archive, ids[name], blocks[name], most=4)

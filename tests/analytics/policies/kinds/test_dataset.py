@@ -7,7 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analytics.policies.kinds.dataset import Dataset, GameStream, expand_id_ranges, load_dataset, select_source_games
+from analytics.policies.kinds.dataset import (
+    Dataset,
+    GameStream,
+    expand_stepped_id_ranges,
+    load_dataset,
+    select_source_games,
+)
 from analytics.policies.kinds.gift import Gift
 from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
@@ -74,8 +80,10 @@ def test_ranges_hold_the_chosen_games_and_no_others(
     chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
     runs = [records_of(rules)[name] for name in in_order(rules)]
     expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
-    ranges = dataset.to_id_ranges()
-    assert [(run_id, game) for run_id, ids in expand_id_ranges(ranges).items() for game in ids.tolist()] == expected
+    ranges = dataset.to_stepped_id_ranges()
+    assert [
+        (run_id, game) for run_id, ids in expand_stepped_id_ranges(ranges).items() for game in ids.tolist()
+    ] == expected
     assert rows is None or len(ranges) == rows
     run_ids = [record.run_id for record in dataset.runs]
     learned = LEARNED | {"run_ids": run_ids, "where": where}
@@ -106,6 +114,10 @@ def test_a_stream_has_the_games_of_a_dataset_in_its_order(opened: OpenArchive, w
         == GameStream(select_games(opened, where)).compute_fingerprints(1)
         == dataset.compute_fingerprints(1)
     )
-    ids = {run_id: numbers.tolist() for run_id, numbers in expand_id_ranges(stream.to_id_ranges()).items()}
-    assert ids == {run_id: numbers.tolist() for run_id, numbers in expand_id_ranges(dataset.to_id_ranges()).items()}
+    ids = {
+        run_id: numbers.tolist() for run_id, numbers in expand_stepped_id_ranges(stream.to_stepped_id_ranges()).items()
+    }
+    assert ids == {
+        run_id: numbers.tolist() for run_id, numbers in expand_stepped_id_ranges(dataset.to_stepped_id_ranges()).items()
+    }
     assert stream.size == dataset.size

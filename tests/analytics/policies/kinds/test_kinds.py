@@ -18,7 +18,7 @@ from analytics.policies.kinds.mc_afterstate import (
     GameBoards,
     McAfterstate,
     build_level,
-    decode_afterstates,
+    decode_lanes_and_occupied,
     fill_keys_and_wins,
 )
 from analytics.policies.kinds.q_learning import EncodedQ, QTable
@@ -103,13 +103,13 @@ def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
     for pieces in range(16):
         of_level = sorted({(form.lanes, form.occupied) for form in forms if form.occupied.bit_count() == pieces})
         lanes, occupied = np.array(of_level, np.uint64).reshape(-1, 2).T.copy()
-        size, level, games = len(lanes), build_level(rules, pieces), Games.zeros(len(lanes))  # piece 0 is given
+        size, level, games = len(lanes), build_level(rules, pieces), Games.allocate(len(lanes))  # piece 0 is given
         games.plies[:] = 16
         keys, boards = np.empty(size, np.uint64), GameBoards(lanes, occupied.astype(np.uint16))
         fill_keys_and_wins(games, level, boards, rules.tables, keys, np.empty(size, np.bool_), (0, size))
         assert len(set(keys.tolist())) == len(of_level)
         assert (keys >> np.uint64(62) == 0).all()
-        back = decode_afterstates(keys, level)
+        back = decode_lanes_and_occupied(keys, level)
         assert back[0].view(np.uint64).tolist() == lanes.tolist()
         assert back[1].tolist() == occupied.tolist()
     assert len(forms) > 200

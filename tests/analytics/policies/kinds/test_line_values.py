@@ -15,7 +15,13 @@ from agents.learning.line_features import build_feature_words
 from agents.line_values import HEADS, UNIT, Weights, stage_size
 from agents.semi_random import SemiRandom
 from analytics.policies.kinds.dataset import Dataset
-from analytics.policies.kinds.line_fit import Examples, LearningPlan, build_stage_fit, learn_examples, round_weights
+from analytics.policies.kinds.line_fit import (
+    Examples,
+    LearningPlan,
+    build_stage_fit,
+    learn_examples,
+    round_weights_and_zero_unseen,
+)
 from analytics.policies.kinds.line_sweep import (
     HELD_OUT_ONE_IN,
     LineSweep,
@@ -25,7 +31,7 @@ from analytics.policies.kinds.line_sweep import (
     fill_stage_boards,
     mix_reply_values_into_targets,
     sample_games,
-    solve_targets,
+    solve_not_lost_and_won,
 )
 from analytics.policies.kinds.line_values import LineValuesKind
 from analytics.store.game_tables import RangeGames
@@ -84,7 +90,7 @@ def sweep_of(dataset: Dataset, threads: int = 1) -> LineSweep:
 def gathered(games: Any, stage: int, turns: tuple[int, int]) -> StageBoards:
     size = len(games.words)
     boards = StageBoards.empty(size * turns[0] * turns[1])
-    return boards.select_first(fill_stage_boards(games, (0, size), stage, turns, boards, CLASSIC.tables))
+    return boards.copy_first(fill_stage_boards(games, (0, size), stage, turns, boards, CLASSIC.tables))
 
 
 def open_boards(dataset: Dataset, stage: int, most: int) -> Any:
@@ -92,7 +98,7 @@ def open_boards(dataset: Dataset, stage: int, most: int) -> Any:
     part = sweep_of(dataset).build_block_examples(
         sample_games(dataset, 0), (0, 400), stage, StagePlan(400, exact_share=0.0)
     )
-    boards, examples = part.boards.select_first(most), part.examples
+    boards, examples = part.boards.copy_first(most), part.examples
     size = len(boards.lanes)
     return boards, Examples(examples.feature_numbers, examples.begins[: size + 1], examples.targets[:size])
 
@@ -151,7 +157,7 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
             twin.learn(rows[i], examples.targets[i].tolist(), 0.1, chance)
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
-    rounded = round_weights(fit)[:split].reshape(features, -1) * UNIT
+    rounded = round_weights_and_zero_unseen(fit)[:split].reshape(features, -1) * UNIT
     met = np.unique(np.concatenate(rows))
     assert np.isin(np.flatnonzero(rounded.any(axis=1)), met).all()
     assert np.abs(rounded[met] - twin.weights[met]).max() <= UNIT / 2
@@ -188,8 +194,8 @@ def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: in
 
 def test_exact_targets_are_those_of_the_slow_solver(dataset: Dataset) -> None:
     games = sample_games(dataset, 0).select_games(held_out=False)
-    boards = gathered(games, 12, (1, 2)).select_first(20)
-    targets = solve_targets(boards, Solver(CLASSIC, 1.0))
+    boards = gathered(games, 12, (1, 2)).copy_first(20)
+    targets = solve_not_lost_and_won(boards, Solver(CLASSIC, 1.0))
     for i in range(len(boards.lanes)):
         worth = -solve_position(position_at(boards, i), CLASSIC).value
         assert targets[i].tolist() == [float(worth >= 0), float(worth > 0)]
@@ -203,12 +209,12 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
     assert curve["held_out_won"].null_count() == 0
     games = sample_games(dataset, 0)
     part = sweep.build_block_examples(games, (0, 200), 9, QUICK[9])
-    worth = solve_targets(part.boards, solver)
+    worth = solve_not_lost_and_won(part.boards, solver)
     assert np.array_equal(part.examples.targets, worth)
     prepared, after = Future[StageExamples](), Future[NDArray[np.int16] | None]()
     prepared.set_result(part)
     after.set_result(stages[10])
-    mixed = sweep.mix_in_block_replies(prepared, 0.5, after)
+    mixed = sweep.mix_in_replies_or_solve_block(prepared, 0.5, after)
     backed = np.zeros_like(worth)
     units = np.tile(np.array([0, 2], np.uint64), 16)
     mix_reply_values_into_targets(part.boards, words, Weights(stages[10], units), 1.0, backed)

@@ -105,7 +105,7 @@ def test_a_missing_file_spoils_its_views_only(full_archive: ArchiveStore) -> Non
 
 
 def test_lost_games_are_missed(archive: ArchiveStore) -> None:
-    archive.update_run(RUN_ID, lambda run: run)  # records how many games there are
+    archive.update_run_and_unit_count(RUN_ID, lambda run: run)  # records how many games there are
     for number, first in ((1, 16), (0, 0)):
         list_table_files(archive, RUN_ID, "games")[number].unlink()
         with pytest.raises(FailureError, match=f"lacks units {first} to 23, which were there"):
@@ -287,7 +287,7 @@ def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_questi
         raise ValueError("plies out of order")
 
     monkeypatch.setattr(lazy_rows, "replay_plies", fail)
-    monkeypatch.setattr(lazy_rows, "derive_ordered_openings", fail)
+    monkeypatch.setattr(lazy_rows, "derive_canonical_first_plies", fail)
     with OpenArchive(archive.root) as opened:
         for _ in range(6):  # an error that left the stream itself ended Python after three questions or so
             for view in ("boards", "ordered_openings(3)"):

@@ -85,7 +85,7 @@ def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
     """Store over 180,000 rows: three row groups, the first of which holds all first plies."""
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(build_spec(pairings=PAIRINGS[:1]))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     block = random_block(1, pairs=64)
     store(archive, run.run_id, [block._replace(first_pair=64 * i) for i in range(128)], PAIRINGS[:1])
     with OpenArchive(archive.root) as opened:
@@ -99,7 +99,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
         (SELECT count(*) FROM runs), (SELECT count(*) FROM sweeps), (SELECT count(*) FROM verdicts)"""
     with OpenArchive(archive.root) as opened:
         store(archive, RUN_ID, [random_block(1, 0, 50)])
-        archive.write_run(OTHER)
+        archive.write_run_and_unit_count(OTHER)
         archive.write_sweep_job(SweepJob("s", 0))
         save_verdict(archive, RUN_ID)
         for _ in range(2):
@@ -117,7 +117,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
 def test_a_path_is_only_a_path_and_a_run_id_no_number(tmp_path: Path, folder: str) -> None:
     archive = ArchiveStore.open(tmp_path / folder, create=True)
     run_id = "0000000000e5"
-    archive.write_run(record(run_id=run_id))
+    archive.write_run_and_unit_count(record(run_id=run_id))
     store(archive, run_id, BLOCKS)
     rows_of_games, rows_of_plies = naive_rows(BLOCKS, PAIRINGS)
     games = [(run_id, *row, "classic", None, number_of(row[0], 3)) for row in rows_of_games]
@@ -143,7 +143,7 @@ def test_games_know_their_rules_their_opening_and_their_place(archive: ArchiveSt
         record(build_spec(seats="fixed")),
     )
     for run in (square, fixed):
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
     store(archive, square.run_id, [random_block(2, pairing, rules=PRESETS["square"]) for pairing in range(3)])
     store(archive, fixed.run_id, [single_games(1, pairing) for pairing in range(3)])
     with OpenArchive(archive.root) as opened:
@@ -166,7 +166,7 @@ def test_games_know_their_rules_their_opening_and_their_place(archive: ArchiveSt
 def test_without_its_record_the_rules_of_a_run_are_not_told(
     archive: ArchiveStore, damage: Callable[[Path], object]
 ) -> None:
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
     damage(Path(archive.run_record_path(RUN_ID)))
     with OpenArchive(archive.root) as opened:
@@ -186,7 +186,7 @@ def test_without_its_record_the_rules_of_a_run_are_not_told(
 
 
 def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: ArchiveStore) -> None:
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
     question = f"SELECT avg(outcome) FROM plies WHERE run_id = '{RUN_ID}'"
     with OpenArchive(archive.root) as opened:
@@ -199,10 +199,12 @@ def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archi
 
 def test_the_view_runs(archive: ArchiveStore) -> None:
     created = "2026-11-21T05:07:00+00:00"
-    archive.write_run(
+    archive.write_run_and_unit_count(
         record(build_spec(opening_plies=2), run_id=RUN_ID, created=created, games=20, status="complete", seconds=1.5)
     )
-    archive.write_run(record(build_spec(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created))
+    archive.write_run_and_unit_count(
+        record(build_spec(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created)
+    )
     with OpenArchive(archive.root) as opened:
         rows = opened.sql("SELECT * FROM runs ORDER BY run_id").rows(named=True)
     assert rows[0] == {
@@ -299,14 +301,14 @@ def full_archive(tmp_path_factory: pytest.TempPathFactory) -> ArchiveStore:
     """Write an archive in which no view is empty, with runs by two rules. No test changes it."""
     archive = write_filled_archive(tmp_path_factory.mktemp("whole") / "archive")
     other = record(build_spec(PRESETS["own_piece"]))
-    archive.write_run(other)
+    archive.write_run_and_unit_count(other)
     store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
-    archive.write_run(record(run_id=RUN_ID))
+    archive.write_run_and_unit_count(record(run_id=RUN_ID))
     archive.write_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
     save_verdict(archive, RUN_ID)
     policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("genes"))
-    for run_id in archive.list_run_ids():
+    for run_id in archive.list_ids_of_runs_with_games():
         decide(archive, run_id)
         write_draw_evaluations(archive, run_id)
     index(archive, 16)

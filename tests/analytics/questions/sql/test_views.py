@@ -190,7 +190,7 @@ def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
 
 def test_pairs_have_the_scores_of_the_first_agent(archive: ArchiveStore) -> None:
     fixed = record(build_spec(seats="fixed"))
-    archive.write_run(fixed)
+    archive.write_run_and_unit_count(fixed)
     store(archive, fixed.run_id, [single_games(1, 0, 20, 3)])
     games = {row[0]: row for row in naive_rows([*BLOCKS, single_games(1, 0, 20, 3)], PAIRINGS)[0]}
     with open_archive(archive.root) as opened:
@@ -260,7 +260,7 @@ def test_boards_of_one_run_leave_the_files_of_others_alone(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = record(build_spec(seed=8))
-    archive.write_run(other)
+    archive.write_run_and_unit_count(other)
     store(archive, other.run_id, BLOCKS[:1])
     read: list[str] = []
 
@@ -285,7 +285,9 @@ def test_replayed_rows_borrow_no_memory_of_numpy(shared: ArchiveStore, monkeypat
     monkeypatch.setattr(lazy_rows, "replay_plies", making)
     played = shared.find_run(RUN_ID)
     assert played is not None
-    parts = list(lazy_rows.scan_boards(shared, played, [], [*EXTRA_COLUMNS]).collect_batches(maintain_order=True))
+    parts = list(
+        lazy_rows.scan_boards_before_plies(shared, played, [], [*EXTRA_COLUMNS]).collect_batches(maintain_order=True)
+    )
     assert sum(part.height for part in parts) == sum(frame.height for frame in replayed_frames) > 0
     for part in parts:
         for column in part:
@@ -324,7 +326,7 @@ def test_agents_have_typed_parameters(tmp_path: Path) -> None:
         {"label": "b", "target": "m.B", "params": {"rate": 0.5, "name": "x", "Depth": "deep"}},
     ]
     spec["pairings"] = [[0, 1]]
-    archive.write_run(record(spec))
+    archive.write_run_and_unit_count(record(spec))
     with open_archive(archive.root) as opened:
         rows = opened.sql("SELECT label, target, parameters FROM agents ORDER BY label").rows()
         assert opened.sql("SELECT sum(parameters.rate) + max(parameters.depth_) FROM agents").item() == 3.5
@@ -369,7 +371,7 @@ def indexed_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAr
     archive = write_filled_archive(tmp_path_factory.mktemp("indexed") / "archive")
     for name in ("torus_square", "own_piece"):
         other = record(build_spec(PRESETS[name]))
-        archive.write_run(other)
+        archive.write_run_and_unit_count(other)
         store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])])
     index(archive, 16)
     with open_archive(archive.root) as opened:

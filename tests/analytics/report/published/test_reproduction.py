@@ -18,7 +18,7 @@ from analytics.report.published import (
     Note,
     PercentRange,
     PublishedRate,
-    find_implementation,
+    find_implementation_or_last_version,
     read_implementations,
     read_notes,
     read_published_rates,
@@ -334,6 +334,6 @@ def test_every_implementation_is_of_a_player_of_some_figure() -> None:
     met = {
         (implementation.player, implementation.version)
         for player in players
-        if (implementation := find_implementation(*player))
+        if (implementation := find_implementation_or_last_version(*player))
     }
     assert met == read_implementations().keys()

@@ -39,7 +39,7 @@ def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -
 
 def test_a_file_whose_answer_was_lost_counts_once(google: Proxy, google_bucket: ObjectUrl) -> None:
     archive = ArchiveStore.open(google_bucket / "archive", create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     google.fault = lambda method, path: "lose" if method == "PUT" and not google.faults and "games" in path else None
     store(archive, RUN_ID, BLOCKS)
     assert google.faults["lose"] == 1

@@ -88,17 +88,19 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) -> None:
-    options = StoreOptions.from_environment("s3")
+    options = StoreOptions.from_environment_without_credentials("s3")
     assert (options.endpoint, options.allow_http) == ("", False)
     assert "allow_http" not in options.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
-    assert StoreOptions.from_environment("s3").polars_arguments()["storage_options"] == {
+    assert StoreOptions.from_environment_without_credentials("s3").polars_arguments()["storage_options"] == {
         "aws_endpoint_url": "https://minio.example:9000"
     }
-    assert StoreOptions.from_environment("gs").endpoint == ""
+    assert StoreOptions.from_environment_without_credentials("gs").endpoint == ""
     settings.setenv("GOOGLE_BASE_URL", "https://google.example")
-    assert StoreOptions.from_environment("gs").endpoint == "https://google.example"
-    assert StoreOptions.from_environment("gs").polars_arguments()["storage_options"] == {}  # Polars reads it by itself
+    assert StoreOptions.from_environment_without_credentials("gs").endpoint == "https://google.example"
+    assert (
+        StoreOptions.from_environment_without_credentials("gs").polars_arguments()["storage_options"] == {}
+    )  # Polars reads it by itself
 
 
 def test_this_machine_may_be_reached_by_http_and_another_one_only_when_that_is_said(
@@ -106,24 +108,27 @@ def test_this_machine_may_be_reached_by_http_and_another_one_only_when_that_is_s
 ) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
         settings.setenv("AWS_ENDPOINT_URL", f"http://{host}:9000")
-        assert StoreOptions.from_environment("s3").client_options()["allow_http"]
+        assert StoreOptions.from_environment_without_credentials("s3").client_options()["allow_http"]
         settings.setenv("GOOGLE_BASE_URL", f"http://{host}:4443")
-        assert StoreOptions.from_environment("gs").client_options()["allow_http"]
+        assert StoreOptions.from_environment_without_credentials("gs").client_options()["allow_http"]
     settings.setenv("AWS_ENDPOINT_URL", "http://me:word@minio.example:9000")
     with pytest.raises(
         RequestError, match=r"http://minio\.example:9000 is not encrypted.*AWS_ALLOW_HTTP=true"
     ) as caught:
-        StoreOptions.from_environment("s3")
+        StoreOptions.from_environment_without_credentials("s3")
     assert "word" not in str(caught.value)
     settings.setenv("AWS_ALLOW_HTTP", "true")
-    assert StoreOptions.from_environment("s3").polars_arguments()["storage_options"]["aws_allow_http"] == "true"
-    assert "word" not in repr(StoreOptions.from_environment("s3"))
+    assert (
+        StoreOptions.from_environment_without_credentials("s3").polars_arguments()["storage_options"]["aws_allow_http"]
+        == "true"
+    )
+    assert "word" not in repr(StoreOptions.from_environment_without_credentials("s3"))
 
     settings.setenv("GOOGLE_BASE_URL", "http://google.example")
     with pytest.raises(RequestError, match=r"http://google\.example is not encrypted.*GOOGLE_ALLOW_HTTP=true"):
-        StoreOptions.from_environment("gs")
+        StoreOptions.from_environment_without_credentials("gs")
     settings.setenv("GOOGLE_ALLOW_HTTP", "true")
-    assert StoreOptions.from_environment("gs").client_options()["allow_http"]
+    assert StoreOptions.from_environment_without_credentials("gs").client_options()["allow_http"]
 
 
 def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch) -> None:
@@ -134,7 +139,7 @@ def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch) -> None:
     ):
         settings.setenv(name, value)
         with pytest.raises(RequestError, match=complaint):
-            StoreOptions.from_environment("s3")
+            StoreOptions.from_environment_without_credentials("s3")
 
 
 def test_without_the_library_one_line_says_what_to_install(settings: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def write_all(root: PurePath, seed: int) -> None:
 
 def test_processes_with_threads_store_every_unit_once(bucket: ObjectUrl) -> None:
     archive = ArchiveStore.open(bucket / "archive", create=True)
-    archive.write_run(OTHER)
+    archive.write_run_and_unit_count(OTHER)
     with get_context("spawn").Pool(3) as processes:
         processes.starmap(write_all, [(archive.root, seed) for seed in range(3)])
     assert [stored[:2] for stored in archive.list_effective_ranges(OTHER.run_id)] == SPANS
@@ -70,9 +70,9 @@ def every(number: int, kind: str, first: int = 0) -> Callable[[str, str], str | 
 def written(root: PurePath) -> ArchiveStore:
     """Write an archive with one run of three ranges, its record changed once."""
     archive = ArchiveStore.open(root, create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     store(archive, RUN_ID, BLOCKS, most=8)
-    archive.write_run(record(status="complete", seconds=2.0))
+    archive.write_run_and_unit_count(record(status="complete", seconds=2.0))
     return archive
 
 
@@ -88,9 +88,11 @@ def assert_whole(root: PurePath) -> None:
 def kept_up(root: ObjectUrl) -> ArchiveStore:
     """Write an archive whose games are indexed, in one file of each table, and merge it into a second archive."""
     archive = written(root)
-    archive.write_run(record(games=16, status="complete", seconds=2.0))  # all that was asked for is there
+    archive.write_run_and_unit_count(
+        record(games=16, status="complete", seconds=2.0)
+    )  # all that was asked for is there
     index_runs(archive, [RUN_ID], 3)
-    assert compact_run(archive, RUN_ID).by == 1
+    assert compact_run(archive, RUN_ID).larger_files == 1
     merge_archives([archive], ArchiveStore.open(root.with_name("other"), create=True), MergeOptions())
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     return archive
@@ -127,9 +129,9 @@ def test_a_store_that_answers_too_late_is_asked_again(
 
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
     archive = ArchiveStore.open(bucket / "archive", create=True)
-    archive.write_run(record(seconds=1.0))
+    archive.write_run_and_unit_count(record(seconds=1.0))
     faulty.fault = lambda method, path: "lose" if method == "PUT" and not faulty.faults else None
-    archive.update_run(RUN_ID, lambda run: run and structs.replace(run, seconds=run.seconds + 1))
+    archive.update_run_and_unit_count(RUN_ID, lambda run: run and structs.replace(run, seconds=run.seconds + 1))
     assert faulty.faults["lose"] == 1
     run = archive.find_run(RUN_ID)
     assert run
@@ -338,14 +340,14 @@ def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:
 
 def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     from analytics.store.files import object_filesystem
-    from analytics.store.files.local_files import build_filesystem
+    from analytics.store.files.local_files import build_filesystem_unless_local
 
     backend, content = find_backend(bucket), random.Random(1).randbytes(3000)
     monkeypatch.setattr(object_filesystem, "WHOLE_BYTES", 500)
     monkeypatch.setattr(object_filesystem, "TAIL_BYTES", 100)
     monkeypatch.setattr(object_filesystem, "BLOCK_BYTES", 50)
     backend.replace(bucket / "file", content)
-    file = build_filesystem(backend).open(str(bucket / "file"))
+    file = build_filesystem_unless_local(backend).open(str(bucket / "file"))
     monkeypatch.setattr(object_filesystem, "CACHE_BYTES", 200)
     monkeypatch.setattr(object_filesystem, "MIN_CACHED_RANGES", 1)
     places = [(2992, 8), (2900, 100), (0, 10), (10, 40), (45, 10), (40, 200), (2890, 60), (2950, 500), (3000, 5)]
@@ -356,4 +358,4 @@ def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.M
     assert file.seek(-5, 2) == 2995
     assert file.read() == content[-5:]
     with pytest.raises(ValueError, match="can only be read"):
-        build_filesystem(backend).open(str(bucket / "file"), "wb")
+        build_filesystem_unless_local(backend).open(str(bucket / "file"), "wb")

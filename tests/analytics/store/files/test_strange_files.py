@@ -104,7 +104,7 @@ def strange(archive: ArchiveStore, place: str, kind: Kind, aside: Path) -> Path:
 def attempts(archive: ArchiveStore, elsewhere: Path) -> Iterator[Callable[[], object]]:
     """Yield calls that read an archive, and calls that write to one."""
     other = ArchiveStore.open(elsewhere / "other", create=True)
-    other.write_run(record())
+    other.write_run_and_unit_count(record())
     store(other, RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])
     yield lambda: remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     yield lambda: asked(archive, check=True)

@@ -12,7 +12,7 @@ import pytest
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
-from analytics.tables.derived.boards import ORDERED_OPENINGS, ORDERED_PLIES, derive_ordered_openings, replay_plies
+from analytics.tables.derived.boards import ORDERED_OPENINGS, ORDERED_PLIES, derive_canonical_first_plies, replay_plies
 from quarto.game import list_attribute_words
 from quarto.notation import format_cell
 from quarto.symmetry import build_symmetries
@@ -37,7 +37,7 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
     rules = PRESETS[name]
     run = record(build_spec(rules, opening_plies=2))
     archive = ArchiveStore.open(tmp_path, create=True)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(5, pairing, pairs=6, rules=rules) for pairing in range(3)])
     with OpenArchive(tmp_path) as opened:
         rows, games = opened.sql("FROM boards").rows(named=True), games_in(opened.scan("plies").collect())
@@ -76,7 +76,7 @@ def members(mask: int) -> list[int]:
 @pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
 def test_the_order_of_play_is_the_least_among_all_symmetries(archive: ArchiveStore, name: str) -> None:
     plies = rows_of(archive)
-    ordered = derive_ordered_openings(plies, PRESETS[name])
+    ordered = derive_canonical_first_plies(plies, PRESETS[name])
     assert ordered.schema == ORDERED_OPENINGS
     cell_maps = build_symmetries(PRESETS[name]).cells.tolist()
     for row in ordered.iter_rows(named=True):
@@ -99,6 +99,9 @@ def words(word: int, plies: int) -> tuple[int, ...]:
 def test_rows_that_are_not_games_in_order_are_refused(archive: ArchiveStore) -> None:
     plies = rows_of(archive)
     lost = plies.filter(~((pl.col("ply") == 2) & (pl.col("game_id") == plies["game_id"][0])))
-    for replay in (partial(replay_plies, record=record()), partial(derive_ordered_openings, rules=PRESETS["classic"])):
+    for replay in (
+        partial(replay_plies, record=record()),
+        partial(derive_canonical_first_plies, rules=PRESETS["classic"]),
+    ):
         with pytest.raises(ValueError, match="has a row of ply 3 whose game has none of ply 2"):
             replay(lost)

@@ -25,10 +25,10 @@ from analytics.tables.derived.definitions import (
     derive_first_plies,
     derive_stored_positions,
     format_extent,
-    has_turns_of_ply,
+    is_ply_within_extent,
 )
 from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, index_runs, list_index_chunks
-from analytics.tables.derived.range_table import Chunk, list_missing_ranges, select_best_ranges
+from analytics.tables.derived.range_table import Chunk, list_missing_ranges, select_ranges_with_most_units
 from analytics.tables.upkeep.compaction import compact_positions_and_first_plies
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
 from analytics.tables.verification.archive import verify_archive
@@ -41,7 +41,7 @@ TABLES = ("positions", "first_plies")
 
 def more(archive: ArchiveStore, pairs: int = 8) -> list[StoredRange]:
     """Store some more games of the run, in small files."""
-    archive.write_run(record(games=2 * (8 + pairs)))
+    archive.write_run_and_unit_count(record(games=2 * (8 + pairs)))
     return store(archive, RUN_ID, [random_block(1, pairing, 8, pairs) for pairing in range(3)], most=4)
 
 
@@ -49,7 +49,7 @@ def depths(archive: ArchiveStore) -> list[int]:
     """Return the depth of each file that counts for a question about the first ply."""
     return [
         int(stored.extent)
-        for stored in archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 0))
+        for stored in archive.list_effective_ranges(RUN_ID, "positions", partial(is_ply_within_extent, 0))
     ]
 
 
@@ -105,7 +105,7 @@ def test_first_plies_are_counted_by_the_rules_of_their_table(archive: ArchiveSto
 
 
 def read_first(archive: ArchiveStore, stored: StoredRange) -> pl.DataFrame:
-    path = archive.find_path("first_plies", RUN_ID, stored)
+    path = archive.find_path_of_containing_file("first_plies", RUN_ID, stored)
     return pl.read_parquet(Path(path), hive_partitioning=False)
 
 
@@ -129,7 +129,9 @@ def test_names_that_are_none_are_passed_over_and_named(archive: ArchiveStore) ->
     assert [problem.fault for problem in verify_archive(archive).problems] == [
         "no file of positions has such a name: remove it"
     ] * 2
-    assert {stored_range.extent for stored_range in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"06"}
+    assert {
+        stored_range.extent for stored_range in select_ranges_with_most_units(archive, RUN_ID, POSITIONS_TABLE)
+    } == {"06"}
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT sum(games) FROM positions WHERE ply = 0").item() > 40
         assert explore_position(opened, "..../..../..../.... -", "turn").height
@@ -162,7 +164,7 @@ def test_a_table_of_other_games_does_not_count(archive: ArchiveStore) -> None:
 
 def test_damaged_plies_are_not_indexed(archive: ArchiveStore) -> None:
     first, second = archive.list_effective_ranges(RUN_ID)
-    damaged = Path(archive.find_path("plies", RUN_ID, second))
+    damaged = Path(archive.find_path_of_containing_file("plies", RUN_ID, second))
     damaged.write_bytes(damaged.read_bytes()[::-1])
     with pytest.raises(FailureError, match=damaged.name):
         index_runs(archive, [RUN_ID])
@@ -200,10 +202,12 @@ def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: A
         remove_replaced_files(archive, RUN_ID, 0.0)
         for answer, answer_before in zip(answers(archive, texts), before, strict=True):
             assert answer.equals(answer_before)
-        assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 5)).covered_ranges == [
+        assert archive.list_effective_ranges(RUN_ID, "positions", partial(is_ply_within_extent, 5)).covered_ranges == [
             (0, 30)
         ]
-    assert archive.list_effective_ranges(RUN_ID, "positions", partial(has_turns_of_ply, 7)).covered_ranges == [(0, 30)]
+    assert archive.list_effective_ranges(RUN_ID, "positions", partial(is_ply_within_extent, 7)).covered_ranges == [
+        (0, 30)
+    ]
     compact_positions_and_first_plies(archive, RUN_ID)
     for answer, answer_before in zip(answers(archive, texts), before, strict=True):
         assert answer.equals(answer_before)

@@ -23,7 +23,7 @@ KEY = ["ply", "occupied", "board", "pairing", "second", "cell", "piece", "impose
 def positions(tmp_path_factory: pytest.TempPathFactory) -> list[pl.DataFrame]:
     """Derive the positions of five ranges of 32 units, and of none."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("merged") / "archive", create=True)
-    archive.write_run(record())
+    archive.write_run_and_unit_count(record())
     store(archive, RUN_ID, [random_block(7, pairing, 0, 54, forfeits=0.0) for pairing in range(3)], most=32)
     counted = [
         derive_stored_positions(archive, record(), stored, range(6)) for stored in archive.list_effective_ranges(RUN_ID)

@@ -42,10 +42,10 @@ def write(archive: ArchiveStore, span: Range, run: RunRecord | None = None, seed
 
 def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> ArchiveStore:
     archive = ArchiveStore.open(root, create=True)
-    archive.write_run(run or record())
+    archive.write_run_and_unit_count(run or record())
     for span in spans:
         write(archive, span, run, seed)
-    archive.update_run((run or record()).run_id, lambda stored: stored)
+    archive.update_run_and_unit_count((run or record()).run_id, lambda stored: stored)
     return archive
 
 
@@ -69,7 +69,7 @@ def test_runs_are_united_and_again_there_is_nothing_to_do(archive: ArchiveStore,
     target = archive
     for stored_range in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.find_path(table, RUN_ID, stored_range))
+            archive.backend.remove(archive.find_path_of_containing_file(table, RUN_ID, stored_range))
     for span in ((0, 16), (16, 24), (64, 80)):
         write(target, span)
     first = made(tmp_path / "first", [(16, 24), (32, 48), (64, 96), (4, 8)])
@@ -179,7 +179,7 @@ def test_the_same_games_in_other_bytes_are_no_contradiction(tmp_path: Path) -> N
     other = copy_archive(one, tmp_path / "other")
     (stored,) = other.list_effective_ranges(RUN_ID)
     buffer = io.BytesIO()
-    path = other.find_path("games", RUN_ID, stored)
+    path = other.find_path_of_containing_file("games", RUN_ID, stored)
     pl.read_parquet(Path(path)).write_parquet(buffer, compression="uncompressed")
     Path(path).unlink()
     other.write_file(
@@ -197,7 +197,7 @@ def test_a_damaged_source_is_named_and_what_was_copied_is_sound(
 ) -> None:
     source = made(tmp_path / "one", [(0, 32), (32, 64)])
     target = ArchiveStore.open(tmp_path / "to", create=True)
-    path = source.find_path(table, RUN_ID, source.list_effective_ranges(RUN_ID)[1])
+    path = source.find_path_of_containing_file(table, RUN_ID, source.list_effective_ranges(RUN_ID)[1])
     harm(Path(path))
     if table == "games" and not Path(path).exists():
         assert joined([source], target).games == 64
@@ -215,7 +215,9 @@ def test_everything_of_an_archive_is_in_the_new_one(archive: ArchiveStore, tmp_p
     index_runs(archive, [RUN_ID], 3)
     archive.write_sweep_job(SweepJob("s1", 0, {"a": "1"}, RUN_ID))
     trial = sprt_verdicts.run_sequential_test(archive, RUN_ID, Hypotheses(0.0, 10.0), 8)
-    sprt_verdicts.write_verdict(archive, sprt_verdicts.SprtVerdict.from_test(RUN_ID, trial, "qarena sprt"))
+    sprt_verdicts.write_verdict_and_list_in_run(
+        archive, sprt_verdicts.SprtVerdict.from_test(RUN_ID, trial, "qarena sprt")
+    )
     policy_store.save(archive, Policy("genome", {"gene": 1.0}), origin("mine"))
     new = ArchiveStore.open(tmp_path / "new", create=True)
     done = joined([archive], new)
@@ -315,7 +317,7 @@ def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, conf
     if conflict == "no record":
         Path(other.run_record_path(RUN_ID)).unlink()
     if conflict == "spec":
-        other.write_run(record(build_spec(seed=9), run_id=RUN_ID))
+        other.write_run_and_unit_count(record(build_spec(seed=9), run_id=RUN_ID))
     there = read_contents(archive)
     message = {
         "job": "job 0 of sweep s1 is another one in",

@@ -20,7 +20,7 @@ from analytics.store.ranges import FileSlice, Ranges
 from analytics.tables.derived.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.tables.derived.definitions import DERIVED_TABLES, FIRST_PLIES_TABLE, POSITIONS_TABLE
 from analytics.tables.derived.indexing import IndexExtent, index_chunk, index_runs
-from analytics.tables.derived.range_table import Chunk, RangeTable, select_best_ranges
+from analytics.tables.derived.range_table import Chunk, RangeTable, select_ranges_with_most_units
 from analytics.tables.upkeep import compaction
 from analytics.tables.upkeep.compaction import (
     STORED_TABLES,
@@ -62,7 +62,7 @@ def always(_children: Ranges) -> bool:
 def originals(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, ArchiveStore]:
     """Write the archive that the next two fixtures copy."""
     archive = ArchiveStore.open(tmp_path_factory.mktemp("made") / "archive", create=True)
-    archive.write_run(record(games=28))
+    archive.write_run_and_unit_count(record(games=28))
     store(archive, RUN_ID, build_random_blocks(3, UNITS // 3), most=4)
     assert archive.load_run(RUN_ID).end_unit == UNITS
     derived = copy_archive(archive, Path(archive.root).with_name("derived"))
@@ -136,13 +136,13 @@ def test_files_of_different_extents_stay_apart(small_files: ArchiveStore) -> Non
     for stored in archive.list_effective_ranges(RUN_ID).select_overlapping(0, 16):
         index_chunk(archive, Chunk(RUN_ID, FileSlice.whole(stored), IndexExtent(7)))
     compact_tables(archive, run, (POSITIONS_TABLE,), always)
-    assert [(file.first, file.end, file.extent) for file in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
-        (0, UNITS, "04")
-    ]
+    assert [
+        (file.first, file.end, file.extent) for file in select_ranges_with_most_units(archive, RUN_ID, POSITIONS_TABLE)
+    ] == [(0, UNITS, "04")]
     deep = archive.list_effective_ranges(RUN_ID, "positions", lambda extent: extent >= "07")
     assert [(file.first, file.end) for file in deep] == [(0, 16)]
     index_runs(archive, [RUN_ID])
-    assert {file.extent for file in select_best_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
+    assert {file.extent for file in select_ranges_with_most_units(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
     assert problems(archive) == []
 
 
@@ -253,7 +253,7 @@ ALL = 1 + len(DERIVED_TABLES)  # tables with files of the same ranges, but for p
 def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArchiveStore, list[pl.DataFrame]]:
     """Write an archive with more files, in no order of games, and all derived tables; return its answers too."""
     archive = write_filled_archive(tmp_path_factory.mktemp("larger") / "archive")
-    archive.write_run(record(games=48))
+    archive.write_run_and_unit_count(record(games=48))
     spans = [(first, first + 8) for first in range(FIRST, 72, 8)]
     random.Random(1).shuffle(spans)
     for span in spans:
@@ -298,7 +298,7 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
 def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_ten_minutes(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive.write_run(record(games=16))
+    archive.write_run_and_unit_count(record(games=16))
     assert compact_run(archive, RUN_ID) == (2, 1, 0)
     now = archive.backend.read_clock(archive.root)
     for seconds, removed in ((0.9 * GRACE_SECONDS, 0), (1.1 * GRACE_SECONDS, 6)):
@@ -306,7 +306,7 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
         assert compact_run(archive, RUN_ID) == (0, 0, removed)
     assert list_unneeded_files(archive) == []
     monkeypatch.undo()
-    archive.write_run(record(games=80))
+    archive.write_run_and_unit_count(record(games=80))
     for span in ((24, 32), (32, 64), (64, 120)):
         store_span(archive, span, build_random_blocks(3, TOTAL // 3))
     assert compact_run(archive, RUN_ID) == (4, 1, 0)
@@ -347,7 +347,7 @@ def test_no_file_becomes_larger_than_was_asked_for(
     compact_run(single_file, RUN_ID)
     (most,) = sizes(single_file)
     done = compact_run(archive, RUN_ID, most - 1)
-    assert done.files > done.by > 1
+    assert done.files > done.larger_files > 1
     assert max(sizes(archive)) < most
     assert archive.list_effective_ranges(RUN_ID).units == 72
     assert compact_run(archive, RUN_ID, most - 1) == CompactionSummary()
@@ -358,7 +358,7 @@ def test_no_file_becomes_larger_than_was_asked_for(
 def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: ArchiveStore) -> None:
     """Check this because decisions of a part of a file would not count, and exact values take hours."""
     decide(archive, RUN_ID)
-    archive.write_run(record(games=32))
+    archive.write_run_and_unit_count(record(games=32))
     for span in ((24, 28), (28, 32), (32, 48)):
         store_span(archive, span, build_random_blocks(3, TOTAL // 3))
     before = archive.list_effective_ranges(RUN_ID, "decisions")
@@ -375,7 +375,7 @@ def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Ar
 
 
 def test_games_whose_choices_are_counted_stay_apart_too(archive: ArchiveStore) -> None:
-    archive.write_run(record(games=16))
+    archive.write_run_and_unit_count(record(games=16))
     decide(archive, RUN_ID)
     first = archive.list_effective_ranges(RUN_ID)[0]
     for stored in archive.list_effective_ranges(RUN_ID, "decisions").select_overlapping(first.first, first.end):
@@ -409,9 +409,9 @@ def test_many_who_compact_at_once_make_the_same_files(
 
 
 def test_damaged_files_are_named_and_nothing_is_lost(archive: ArchiveStore) -> None:
-    archive.write_run(record(games=16))
+    archive.write_run_and_unit_count(record(games=16))
     (first, _), fingerprint = archive.list_effective_ranges(RUN_ID), archive.list_effective_ranges(RUN_ID).fingerprint
-    path = Path(archive.find_path("plies", RUN_ID, first))
+    path = Path(archive.find_path_of_containing_file("plies", RUN_ID, first))
     content = path.read_bytes()
     path.write_bytes(content[::-1])
     with pytest.raises(FailureError, match=path.name):

@@ -19,7 +19,7 @@ from analytics.tables.derived.definitions import FIRST_PLIES_TABLE, POSITIONS_TA
 from analytics.tables.upkeep.compaction import (
     GAMES_TABLE,
     PLIES_TABLE,
-    build_small_condition,
+    build_many_similar_files_condition,
     compact_tables,
     list_compaction_groups,
 )
@@ -101,7 +101,7 @@ def test_the_largest_parents_are_found_and_every_unit_stays_in_one_file(
 
 
 def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:
-    fits = build_small_condition(8)
+    fits = build_many_similar_files_condition(8)
     of_one_size = [stored(first, first + 1) for first in range(8)]
     assert fits(Ranges(of_one_size))
     assert not fits(Ranges(of_one_size[:7]))
@@ -109,7 +109,7 @@ def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:
     assert not fits(Ranges(beside))
     many = [stored(0, 64), *(stored(first, first + 4) for first in range(64, 128, 4))]
     assert fits(Ranges(many))
-    assert not build_small_condition(8, 7)(Ranges(of_one_size))
+    assert not build_many_similar_files_condition(8, 7)(Ranges(of_one_size))
 
 
 # What a parent holds.
@@ -123,7 +123,7 @@ def empty(tmp_path: Path) -> ArchiveStore:
 def run_of(archive: ArchiveStore, units: int, pairings: int = 3, most: int = 1) -> tuple[RunRecord, list[Block]]:
     """Write a run of ``units`` units, in files of at most ``most``, and return it with its games."""
     run = record(build_spec(pairings=PAIRINGS[:pairings], seed=units), games=2 * units // pairings)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     blocks = [random_block(units, pairing, 0, units // pairings) for pairing in range(pairings)]
     store(archive, run.run_id, blocks, PAIRINGS[:pairings], most)
     return run, blocks
@@ -135,7 +135,7 @@ def test_a_parent_is_the_file_that_would_have_been_written_at_once(
 ) -> None:
     run, blocks = run_of(empty, units, pairings)
     single_file = ArchiveStore.open(tmp_path / "whole", create=True)
-    single_file.write_run(run)
+    single_file.write_run_and_unit_count(run)
     store_span(single_file, (0, units), blocks, run.run_id)
     for archive in (empty, single_file):
         index(archive)
@@ -151,7 +151,7 @@ def test_also_a_parent_in_which_some_pairings_have_no_games(empty: ArchiveStore,
     """Check that its agents are those of its games."""
     run, blocks = run_of(empty, 12)
     single_file = ArchiveStore.open(tmp_path / "whole", create=True)
-    single_file.write_run(run)
+    single_file.write_run_and_unit_count(run)
     store_span(single_file, (0, 2), blocks[:2], run.run_id)
     assert compact_tables(empty, run, STORED, lambda children: children.units <= 2)
     assert empty.list_effective_ranges(run.run_id)[0] == single_file.list_effective_ranges(run.run_id)[0]
@@ -159,7 +159,7 @@ def test_also_a_parent_in_which_some_pairings_have_no_games(empty: ArchiveStore,
 
 def test_games_that_ended_before_their_first_ply_have_parents_too(empty: ArchiveStore) -> None:
     run = record(build_spec(pairings=PAIRINGS[:1]), games=8)
-    empty.write_run(run)
+    empty.write_run_and_unit_count(run)
     gone: Game = {"plies": [], "winner": 1, "ending": FORFEIT_ERROR}
     store(empty, run.run_id, [pack_games([gone] * 8)], PAIRINGS[:1], most=1)
     index(empty)
@@ -176,14 +176,14 @@ def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_ext
     assert (run.end_unit, longer.end_unit) == (12, 45)
     blocks = build_random_blocks(4, 15)
 
-    empty.write_run(run)
+    empty.write_run_and_unit_count(run)
     for span in ((0, 8), (8, 12)):
         store_span(empty, span, blocks)
     assert compact_tables(empty, run, STORED, always) == 1
     assert [stored[:2] for stored in empty.list_effective_ranges(run.run_id)] == [(0, 12)]
     for span in split_into_files(12, 45, 45, 16):
         store_span(empty, span, blocks)
-    empty.write_run(longer)
+    empty.write_run_and_unit_count(longer)
     assert compact_tables(empty, longer, STORED, always) == 1
     assert [stored[:2] for stored in empty.list_effective_ranges(run.run_id)] == [(0, 45)]
     compact_tables(empty, longer, (TALLIES_TABLE,), always)

@@ -62,7 +62,7 @@ def test_an_archive_with_thoughts_is_refused_with_the_command_that_upgrades_it(o
 def test_runs_games_and_policies_are_the_same_afterwards(upgraded: Path) -> None:
     archive = ArchiveStore.open(upgraded)
     assert verify_archive(archive).problems == []
-    assert archive.list_run_ids() == sorted(FINGERPRINTS)
+    assert archive.list_ids_of_runs_with_games() == sorted(FINGERPRINTS)
     for run_id, fingerprint in FINGERPRINTS.items():
         assert f"{archive.list_effective_ranges(run_id).fingerprint:016x}" == fingerprint
         assert archive.load_run(run_id).derived == dict.fromkeys(

@@ -19,7 +19,7 @@ from analytics.tables.upkeep import garbage
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.upkeep.garbage import (
     UnneededFile,
-    classify_run_table_files,
+    list_needed_and_replaced_files,
     list_unneeded_files,
     parse_age,
     remove_replaced_files,
@@ -88,7 +88,7 @@ def test_what_does_not_count_is_found_and_only_ours_removed(
 def test_what_was_replaced_is_removed_when_its_replacement_is_old_enough(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive.write_run(record(games=16))  # all that was asked for
+    archive.write_run_and_unit_count(record(games=16))  # all that was asked for
     index_runs(archive, [RUN_ID], 3)
     fingerprint = archive.list_effective_ranges(RUN_ID).fingerprint
     old = {
@@ -114,9 +114,9 @@ def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
     archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = write(archive, (4, 8))
-    files = classify_run_table_files(archive, RUN_ID)
+    files = list_needed_and_replaced_files(archive, RUN_ID)
     mine = archive.folder("games", RUN_ID) / small.name
-    counting = archive.find_path("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
+    counting = archive.find_path_of_containing_file("games", RUN_ID, archive.list_effective_ranges(RUN_ID)[0])
     status = archive.backend.status(counting)
     assert status is not None
     assert files.replaced[mine] == status.modified
@@ -127,8 +127,8 @@ def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive:
     """Check a run of 20 units that met one of 32: of the file that was cut, units 20 to 31 count."""
     for stored in archive.list_effective_ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
-            archive.backend.remove(archive.find_path(table, RUN_ID, stored))
-    archive.refresh()
+            archive.backend.remove(archive.find_path_of_containing_file(table, RUN_ID, stored))
+    archive.forget_cached_listings()
     files = [write(archive, (16, 32)), write(archive, (0, 20))]
     assert [stored[:2] for stored in archive.list_effective_ranges(RUN_ID)] == [(0, 20), (20, 32)]
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
@@ -163,8 +163,8 @@ def test_of_contradicting_games_both_stay_with_what_follows_from_them(
     assert tables(archive).items() >= before.items()
     forged = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("games", "plies"):
-        archive.backend.remove(archive.find_path(table, RUN_ID, forged))
-    archive.refresh()
+        archive.backend.remove(archive.find_path_of_containing_file(table, RUN_ID, forged))
+    archive.forget_cached_listings()
     remove_unneeded_files(archive, list_unneeded_files(archive), 0)
     assert tables(archive) == before
     assert not verify_archive(archive).problems
@@ -200,7 +200,7 @@ def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Arch
     assert {file.path.name for file in list_unneeded_files(archive)} == {half.name, complete.name}
     archive.write_file(folder / complete._replace(extent="12c", checksum="00000000").name, b"less")
     assert {more.name} == {
-        path.name for path in classify_run_table_files(archive, RUN_ID).needed if path.parent == folder
+        path.name for path in list_needed_and_replaced_files(archive, RUN_ID).needed if path.parent == folder
     }
 
 
@@ -252,7 +252,7 @@ def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
     later(archive, monkeypatch, -HOUR)
     assert remove_unneeded_files(archive, list_unneeded_files(archive), 1.0) == []
     other = record(build_spec(seed=77))
-    archive.write_run(
+    archive.write_run_and_unit_count(
         structs.replace(other, number=archive.compute_next_run_number(), created="1999-01-01T00:00:00+00:00")
     )
     assert [run.run_id for run in archive.load_runs()][-1] == other.run_id

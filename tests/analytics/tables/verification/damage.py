@@ -70,21 +70,21 @@ def rewritten(
     original = archive.folder(table, run_id) / archive.list_effective_ranges(run_id, table)[0].name
     content = archive.backend.read(original)
     path = rewrite(archive, table, change, 0, run_id, **name)
-    archive.refresh()
+    archive.forget_cached_listings()
     yield path
     archive.backend.remove(path)
     archive.write_file(original, content)
-    archive.refresh()
+    archive.forget_cached_listings()
 
 
 def file_of(archive: ArchiveStore, table: str, number: int = 0) -> PurePath:
-    return archive.find_path(table, RUN_ID, archive.list_effective_ranges(RUN_ID)[number])
+    return archive.find_path_of_containing_file(table, RUN_ID, archive.list_effective_ranges(RUN_ID)[number])
 
 
 def one_pairing(archive: ArchiveStore, blocks: Sequence[Block], **spec: Any) -> str:
     """Write a run of one pairing with these games, from pair 0 on."""
     run = record(build_spec(pairings=PAIRINGS[:1], **spec))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     pairs = sum(block.pairs for block in blocks)
     write_games(archive, run.run_id, run.unit_line, PAIRINGS[:1], (0, pairs), blocks)
     return run.run_id

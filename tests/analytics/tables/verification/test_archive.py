@@ -87,7 +87,7 @@ def test_a_name_that_lies_is_found(archive: ArchiveStore, name: dict[str, Any], 
     """Check files of all tables under a false name, so that nothing but the rows can tell."""
     stored = archive.list_effective_ranges(RUN_ID)[0]
     for table in ("plies", "tallies", "games"):
-        path = archive.find_path(table, RUN_ID, stored)
+        path = archive.find_path_of_containing_file(table, RUN_ID, stored)
         content = archive.backend.read(path)
         archive.backend.remove(path)
         renamed = archive.folder(table, RUN_ID) / stored._replace(checksum=compute_checksum(content), **name).name
@@ -144,13 +144,13 @@ def test_a_lost_damaged_or_edited_run_record_is_found(archive: ArchiveStore) -> 
     assert str(path) in only_problem(archive)
     archive.backend.remove(path)
     for change in ({"seed": 8}, {"salt": "x"}, {"agents": DEEPER}):
-        archive.write_run(record(build_spec(**change), run_id=RUN_ID))
+        archive.write_run_and_unit_count(record(build_spec(**change), run_id=RUN_ID))
         assert only_problem(archive).startswith(f"{path}: its spec is that of run ")
 
 
 def test_a_record_of_a_run_without_games_is_compared_too(archive: ArchiveStore) -> None:
     shutil.rmtree(archive.root / "games")
-    archive.write_run(record(build_spec(seed=8), run_id=RUN_ID))
+    archive.write_run_and_unit_count(record(build_spec(seed=8), run_id=RUN_ID))
     assert "its spec is that of run " in only_problem(archive)
 
 
@@ -191,7 +191,7 @@ def test_wrong_tallies_of_other_ranges_than_the_games_are_found(
 
 @BOTH
 def test_games_that_are_gone_are_missed_also_if_they_were_the_last(archive: ArchiveStore) -> None:
-    archive.write_run(record(games=500))
+    archive.write_run_and_unit_count(record(games=500))
     folder = archive.folder("games", RUN_ID)
     for number, units in ((1, "16 to 23"), (0, "0 to 23")):  # the last ones, then all
         archive.backend.remove(file_of(archive, "games", number))
@@ -199,7 +199,7 @@ def test_games_that_are_gone_are_missed_also_if_they_were_the_last(archive: Arch
 
 
 def test_what_was_played_again_in_other_parts_is_not_missed(archive: ArchiveStore) -> None:
-    archive.write_run(record(games=16, status="complete"))
+    archive.write_run_and_unit_count(record(games=16, status="complete"))
     for number in (1, 0):
         archive.backend.remove(file_of(archive, "games", number))
     store(archive, RUN_ID, BLOCKS, most=4)

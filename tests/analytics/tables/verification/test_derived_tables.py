@@ -21,7 +21,7 @@ from analytics.tables.derived.decisions import GIFT, PLACEMENT
 from analytics.tables.derived.exact_values import UNKNOWN
 from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
-from analytics.tables.verification.game_faults import LATE_PIECES, compute_known_values
+from analytics.tables.verification.game_faults import LATE_PIECES, compute_decided_and_late_values
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.folders import read_contents
@@ -233,7 +233,7 @@ def test_what_is_known_is_what_the_solver_says_and_a_naive_look_at_the_board(rul
     games = [random_game(dice, of, 0) for _ in range(30)]
     block = pack_games(games, swapped=False).games
     packed = Games(np.clip(block.pieces, 0, 15), np.clip(block.cells, 0, 15), *block[2:])
-    values = compute_known_values(packed, np.zeros(len(games), np.int8), False, of)
+    values = compute_decided_and_late_values(packed, np.zeros(len(games), np.int8), False, of)
     for number, game in enumerate(games):
         board: dict[int, int] = {}
         for ply, (piece, cell) in enumerate(game["plies"]):

@@ -51,10 +51,10 @@ DIAGONAL = Rules("diagonal", rows_and_columns=False)
 def test_games_are_judged_by_the_rules_of_their_run(tmp_path: Path, rules: Rules) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     run = record(build_spec(rules))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(3, pairing, pairs=20, rules=rules) for pairing in range(3)], most=64)
     assert not verify_archive(archive).problems
-    archive.write_run(record(build_spec(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
+    archive.write_run_and_unit_count(record(build_spec(DIAGONAL if rules != DIAGONAL else CLASSIC), run_id=run.run_id))
     assert archive.folder("plies", run.run_id) in {problem.file.parent for problem in verify_archive(archive).problems}
 
 
@@ -66,7 +66,7 @@ def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(
         (fixed, [single_games(1, pairing, 0, 4) for pairing in range(3)]),
         (imported, [single_games(1, 0, 0, 4), single_games(1, 1, 4, 6), single_games(1, 2, 10, 2)]),
     ):
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
         write_games(archive, run.run_id, run.unit_line, PAIRINGS, (0, 12), blocks)
     assert verify_archive(archive).problems == []
     for table in ("games", "plies"):
@@ -209,7 +209,7 @@ def with_openings(
 ) -> None:
     """Write another run, which imposes ``plies`` plies: the games of each pairing."""
     run = record(build_spec(opening_plies=plies))
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     of = plies if opening is None else opening
     store(
         archive,

@@ -16,7 +16,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from analytics.tables.derived.definitions import EVALUATIONS_TABLE
-from analytics.tables.derived.range_table import record_derived_units
+from analytics.tables.derived.range_table import record_increased_derived_units
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import ArenaError, FailureError
 from tests.analytics.folders import copy_archive
@@ -127,11 +127,11 @@ def test_mistakes_are_not_counted_in_a_part_of_the_decisions(full_archive: Archi
 def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(full_archive: ArchiveStore) -> None:
     Path(full_archive.run_record_path(RUN_ID)).unlink()
     snapshot = Snapshot(full_archive.root)
-    (line,) = snapshot.drop_damaged_runs()
+    (line,) = snapshot.drop_damaged_runs_and_list_messages()
     assert line.startswith(
         f"run {RUN_ID} has games and no record: restore {full_archive.run_record_path(RUN_ID)} from a copy"
     )
-    assert (snapshot.load_runs(), snapshot.list_run_ids()) == ([], [])
+    assert (snapshot.load_runs(), snapshot.list_ids_of_runs_with_games()) == ([], [])
     with pytest.raises(FailureError, match="has games and no record"):
         full_archive.load_runs()
     for file in Path(full_archive.root).glob("games/run=*/*"):
@@ -141,7 +141,7 @@ def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(full_archive: Arc
 
 def test_a_loss_is_not_forgotten_when_units_are_noted_again(full_archive: ArchiveStore) -> None:
     min(Path(full_archive.root).glob("evaluations/run=*/*")).unlink()
-    record_derived_units(full_archive, RUN_ID, [EVALUATIONS_TABLE])
+    record_increased_derived_units(full_archive, RUN_ID, [EVALUATIONS_TABLE])
     (problem,) = verify_archive(full_archive).problems
     assert "lacks 16 of 24 units" in problem.fault
 
@@ -152,10 +152,10 @@ def test_a_record_of_before_promises_no_derived_table(full_archive: ArchiveStore
     assert '"derived"' in path.read_text()
     before = ArchiveStore.open(full_archive.root, create=True).load_run(RUN_ID)
 
-    full_archive.write_run(structs.replace(before, derived=UNSET))
+    full_archive.write_run_and_unit_count(structs.replace(before, derived=UNSET))
     content = path.read_bytes()
     assert b"derived" not in content
-    full_archive.write_run(full_archive.load_run(RUN_ID))
+    full_archive.write_run_and_unit_count(full_archive.load_run(RUN_ID))
     assert path.read_bytes() == content
     for file in Path(full_archive.root).glob("evaluations/run=*/*"):
         file.unlink()

@@ -24,7 +24,7 @@ from runners.arena.executors.processes import MAX_LOSSES, Processes
 from runners.arena.experiment import open_experiment, save_run_start
 from runners.arena.play_task import PlayTask
 from runners.arena.spec import RunSpec
-from runners.hosting.interruption import has_working_threads
+from runners.hosting.interruption import has_abandoned_threads
 from tests.paths import ROOT
 from tests.runners.arena.executors.doubling import Doubling, Item
 from tests.runners.conftest import Qarena
@@ -155,9 +155,9 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
         assert answer == 2
         stop.set()
     assert stop.is_set()
-    assert has_working_threads() is (executor is THREADS)
+    assert has_abandoned_threads() is (executor is THREADS)
     over.set()
-    while has_working_threads():
+    while has_abandoned_threads():
         time.sleep(0.001)
     assert map_items(executor, tmp_path, (1, "")) == [2]
 

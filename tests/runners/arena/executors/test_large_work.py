@@ -76,10 +76,10 @@ class InlinePool(WorkerPool):
         for task_result in self._task_results:
             yield log_and_unwrap_result(pickle.loads(pickle.dumps(task_result)), self._logged_messages)  # noqa: S301
 
-    def request_stop(self) -> None:
+    def forward_stop_to_processes(self) -> None:
         """Do nothing, because the task sees the request itself."""
 
-    def close(self) -> None:
+    def release_workers_abandoning_chunks(self) -> None:
         """Do nothing, because nothing is in progress."""
 
 
@@ -120,7 +120,9 @@ def test_an_index_and_annotations(roots: tuple[Path, Path], executors: dict[str,
     totals = []
     for root in roots:
         archive = ArchiveStore.open(root)
-        totals.append(index_and_compact_sums(archive, archive.list_run_ids(), 16, 1, executors[root.name]))
+        totals.append(
+            index_and_compact_sums(archive, archive.list_ids_of_runs_with_games(), 16, 1, executors[root.name])
+        )
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
     assert Inline.chunks == 5

@@ -94,7 +94,7 @@ def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple
     assert_same_rows(read_archive_rows(tmp_path / "cluster/games"), read_archive_rows(tmp_path / "thread/games"))
     archive = ArchiveStore.open(tmp_path / "cluster/games")
     assert verify_archive(archive).problems == []
-    assert len(archive.list_effective_ranges(archive.list_run_ids()[0])) > 2
+    assert len(archive.list_effective_ranges(archive.list_ids_of_runs_with_games()[0])) > 2
 
 
 def test_derived_tables_and_tablebases_are_the_same(nodes: Nodes, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_pat
     folder = folders.write(tmp_path, folders.DICE)
 
     def play_blocks(pair_ranges: list[PairRange], threads: int) -> dict[int, list[str]]:
-        blocks = build_engine(build_polito(folder, "dice.DicePlayer"), Dumb()).play(pair_ranges, threads)
+        blocks = build_engine(build_polito(folder, "dice.DicePlayer"), Dumb()).play_in_any_order(pair_ranges, threads)
         games_by_pair = {block.first_pair: format_games(block.games) for block in blocks}
         return {
             first + i // 2 * 2: games[i : i + 2]

@@ -32,7 +32,12 @@ from runners.learning.benchmark.datasets import (
     list_splits,
     select_datasets,
 )
-from runners.learning.benchmark.score import ReferenceReturns, ScoreRequest, compute_mean_return, score_agents
+from runners.learning.benchmark.score import (
+    ReferenceReturns,
+    ScoreRequest,
+    compute_mean_return,
+    score_all_agents_unless_stopped,
+)
 from tests.runners.conftest import Qarena
 
 GAMES = 40
@@ -238,7 +243,7 @@ def test_returns_are_normalised_between_the_references() -> None:
     lost = compute_mean_return(Tally(pairs=((1, 0, 0), (0, 0, 0), (0, 0, 0))))
     assert (lost.mean, lost.low) == (-1, -1)
     assert lost.high > 0.5
-    normalised = ReferenceReturns(-0.5, 0.5).normalise(Estimate(0.25, 0.0, 0.5))
+    normalised = ReferenceReturns(-0.5, 0.5).scale_from_zero_to_one(Estimate(0.25, 0.0, 0.5))
     assert normalised == (0.75, 0.5, 1.0)
 
 
@@ -282,7 +287,7 @@ def test_a_score_that_is_stopped_says_nothing(small: Path) -> None:
     stop = threading.Event()
     stop.set()
     request = ScoreRequest(["random"], "semi_random", Path("data/archive"), small)
-    assert score_agents(request, JudgeOptions(turns_per_position=1, games=20), stop) is None
+    assert score_all_agents_unless_stopped(request, JudgeOptions(turns_per_position=1, games=20), stop) is None
 
 
 def test_a_set_that_is_not_there_costs_one_line(qarena: Qarena) -> None:

@@ -16,12 +16,12 @@ from quarto.observations import (
     GIFT_CODES,
     TURN_CODES,
     StepwiseGame,
-    encode_pieces,
     encode_pieces_and_legal_turns,
+    encode_pieces_as_attribute_rows,
     resolve_rules,
     unpack_mask,
 )
-from quarto.rng import OPENING_STREAM, Streams, stream, turn_offset_word
+from quarto.rng import OPENING_STREAM, Streams, stream, turn_seed_offset_in_python
 from quarto.rules import NONE
 from runners.hosting.lockstep import draw_openings
 from runners.learning.environments.vector import build_opponent
@@ -71,7 +71,7 @@ class OneGame:
 
     def _answer(self) -> int | None:
         """Play the opponent's turn if it is due; return the ending if the opponent forfeits."""
-        game, rng = self.game, Streams(self.stream + turn_offset_word(self.game.turn_number))
+        game, rng = self.game, Streams(self.stream + turn_seed_offset_in_python(self.game.turn_number))
         if self.opponent is None or self.player is None or game.over or game.seat == self.seat:
             return None
         turns = self.opponent.take_turns(
@@ -105,7 +105,7 @@ class OneGame:
             ending = forfeit if forfeit is not None else FULL_BOARD if winner == NONE else LINE
             info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
         reward = 0.0 if truncated or not over or winner == NONE else 1.0 if winner == acting_seat else -1.0
-        observation = np.array(game.pieces, np.int8) if self.turns else encode_pieces(game.pieces)
+        observation = np.array(game.pieces, np.int8) if self.turns else encode_pieces_as_attribute_rows(game.pieces)
         return observation, reward, over and not truncated, truncated, info
 
     def _legal(self) -> NDArray[np.bool_]:

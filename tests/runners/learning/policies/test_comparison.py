@@ -20,7 +20,7 @@ from analytics.questions.selection import select_games
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC
-from runners.learning.policies.comparison import compare_turns, join_rows
+from runners.learning.policies.comparison import compare_turns_in_table_positions, join_rows
 from runners.learning.policies.lineage import describe_share
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import GENES, origin
@@ -70,7 +70,10 @@ def test_a_policy_chooses_as_itself_and_not_as_its_opposite(shared_root: Path) -
     with open_archive(shared_root) as opened:
         policy = McAfterstate().derive(load_dataset(select_games(opened)), 1)
     opposite = Policy(policy.kind, table={**policy.table, "mean": -policy.table["mean"]})
-    same, different = compare_turns(policy, policy, CLASSIC), compare_turns(policy, opposite, CLASSIC)
+    same, different = (
+        compare_turns_in_table_positions(policy, policy, CLASSIC),
+        compare_turns_in_table_positions(policy, opposite, CLASSIC),
+    )
     assert same.same_turn.all()
     assert same.same_board.all()
     assert len(same.positions) == len(different.positions) == len(policy.table["mean"])

@@ -96,7 +96,7 @@ def write_file(path: Path, card: dict[str, Any], name: str, content: bytes) -> N
     """Replace a file of a policy and what its card says of it, so that only its content is wrong."""
     file_fields = card["files"][name]
     file_fields |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (path.parent / PolicyFile(**file_fields).stored_name(name)).write_bytes(content)
+    (path.parent / PolicyFile(**file_fields).add_digest_to_name(name)).write_bytes(content)
     write_record(path, card)
 
 

@@ -217,7 +217,7 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
     assert snapshot(tmp_path) == before
     assert (stopped_before.played, stopped_before.run_ids) == (0, first.run_ids)
     archive = ArchiveStore.open(tmp_path)
-    assert archive.list_recorded_run_ids() == archive.list_run_ids()  # no run was begun without a game
+    assert archive.list_recorded_run_ids() == archive.list_ids_of_runs_with_games()  # no run was begun without a game
 
     again = genetic_trainer.train(build_context(tmp_path))
     assert_same(again, small[1])

@@ -193,10 +193,10 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     root = tmp_path / "a"
     build_online_trainer(games=GAMES).train(build_context(root, shard_games=64, shard_seconds=0.0))
     archive = ArchiveStore.open(root)
-    (run_id,) = archive.list_run_ids()
+    (run_id,) = archive.list_ids_of_runs_with_games()
     lost = [archive.list_effective_ranges(run_id)[number] for number in (1, 3)]
     for unit_range in lost:
-        Path(archive.find_path("games", run_id, unit_range)).unlink()
+        Path(archive.find_path_of_containing_file("games", run_id, unit_range)).unlink()
     again = build_online_trainer(games=GAMES).train(build_context(root))
     assert again.played == sum(unit_range.units for unit_range in lost)  # seats are fixed: a unit is a game
     assert again.policy is not None
@@ -321,12 +321,12 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
     with pytest.raises(RequestError, match="run 'aaaaaaaaaaaa' is not in archive"):
         relearn_knowledge(archive, "aaaaaaaaaaaa", learner)
     second = archive.list_effective_ranges(run_id)[1]
-    path = Path(archive.find_path("plies", run_id, second))
+    path = Path(archive.find_path_of_containing_file("plies", run_id, second))
     content = path.read_bytes()
     path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
     with pytest.raises(FailureError, match=rf"{path} has other bytes than its name says.*'qarena archive verify'"):
         relearn_knowledge(archive, run_id, learner)
-    Path(archive.find_path("games", run_id, second)).unlink()
+    Path(archive.find_path_of_containing_file("games", run_id, second)).unlink()
     number = second.first * (2 if trainer.seats == "swapped" else 1)
     with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {number} on"):
         relearn_knowledge(archive, run_id, learner)

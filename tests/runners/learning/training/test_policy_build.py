@@ -210,7 +210,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     (derived,) = (record.run_id for record in archive.load_runs() if record.games == GAMES)
     trainings.build(root, "gift", f"game_id < 100 AND run_id = '{derived}'")
     first, *_, last = archive.list_effective_ranges(derived)
-    Path(archive.find_path("plies", derived, last)).unlink()  # none of its games were needed
+    Path(archive.find_path_of_containing_file("plies", derived, last)).unlink()  # none of its games were needed
     assert qarena(*rebuild, "mine", "--archive", str(root)).code == 0
 
     gone = re.escape(f"{archive.folder('plies', derived) / first.games_stem}.*.parquet")
@@ -221,7 +221,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         "foreign": r"policy 'foreign' was made by trainer 'counting' \(None\), which cannot learn again from .*",
     }.items():
         if name == "mine":
-            Path(archive.find_path("plies", derived, first)).unlink()
+            Path(archive.find_path_of_containing_file("plies", derived, first)).unlink()
         elif name != "foreign":
             shutil.rmtree(root / f"games/run={card_of(root, name).learned['run_ids'][-1]}")
         before = snapshot(root)

@@ -17,7 +17,7 @@ from analytics.store.policy_store import compute_knowledge_digest
 from quarto.errors import RequestError
 from runners.config.agent_policies import format_policy_card
 from runners.config.yaml_options import load_option
-from runners.learning.policies.lineage import format_lineage
+from runners.learning.policies.lineage import format_policy_lineage
 from runners.learning.policies.rebuilding import rebuild_policy
 from runners.learning.training.policy_build import build_kind_code_record
 from runners.learning.training.self_improvement import MIN_PIECES, SelfImprovement
@@ -158,9 +158,9 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     card = policy_store.find(archive, "mine")
     assert card.code == build_kind_code_record(card.learned["derivation"]["parameters"])
     how = "self_improve, seed 1, derived as mc_afterstate"
-    (line,) = [line for line in format_lineage(archive, "mine") if "trained by" in line]
+    (line,) = [line for line in format_policy_lineage(archive, "mine") if "trained by" in line]
     assert line.startswith(f"  trained by {how}, from 900 games; ")
-    assert format_lineage(archive, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
+    assert format_policy_lineage(archive, "mine-3")[1].startswith("  derived by mc_afterstate, from 900 games; ")
     assert ("trainer", f"{how}, 900 games") in format_policy_card(card, root)
     assert "; learned from 3 runs in data/archive." in result.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)

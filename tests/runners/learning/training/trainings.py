@@ -95,7 +95,7 @@ def build(root: Path, kind: str, where: str = "true", name: str = "mine", **sett
     """Build the policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
     parameters = load_option("kind", kind) | settings
     request = policy_build.BuildRequest(kind, parameters, name, where, 1, root, "qarena policy build")
-    return policy_build.build_policy(request, policy_build.select_build_games(request))
+    return policy_build.build_policy(request, policy_build.check_and_select_build_games(request))
 
 
 class StopAfter:
@@ -124,7 +124,7 @@ def build_stopping_context(games: int, root: Path, **other: Any) -> TrainingCont
 
 def train_slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
     """Repeat the training whose games are in an archive by the plain rule book, one turn and one update at a time."""
-    (run_id,) = ArchiveStore.open(root).list_run_ids()
+    (run_id,) = ArchiveStore.open(root).list_ids_of_runs_with_games()
     learner: Learner = build_from_settings("learner", trainer.learner, Learner)
     knowledge = learner.knowledge(rules)
     opponent = build_player(load_agent(str(trainer.opponent)).build(), rules, "opponent")

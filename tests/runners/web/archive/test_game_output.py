@@ -13,7 +13,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
-from analytics.questions.columns import format_expected_value, format_game_name
+from analytics.questions.columns import format_expected_value, format_short_game_name
 from analytics.report.board_svg import FINISHED_COLOUR, LAST_COLOUR, render_animated_game_svg, render_stroke_path
 from analytics.store.archive import ArchiveStore
 from quarto import solve
@@ -57,7 +57,14 @@ def read_board_rows(ply: int, out: str) -> list[str]:
 def test_a_picture_has_the_board_after_each_ply(qarena: Qarena, root: Path, tmp_path: Path) -> None:
     run = of_rules(root, "classic")
     game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
-    words = ("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root), "--output", "game.svg")
+    words = (
+        "show",
+        *format_short_game_name(run, game["game_id"]).split(),
+        "--archive",
+        str(root),
+        "--output",
+        "game.svg",
+    )
     assert qarena(*words).code == 0
     picture = ET.fromstring((tmp_path / "game.svg").read_text(encoding="utf-8"))  # noqa: S314  (our own)
     name = "{http://www.w3.org/2000/svg}"
@@ -106,7 +113,7 @@ def test_a_game_is_shown_board_by_board_and_ply_by_ply(qarena: Qarena, root: Pat
     run = of_rules(root, rules)
     for game in rows(root, f"FROM games WHERE run_id = '{run}'"):
         plies = rows(root, f"FROM plies WHERE run_id = '{run}' AND game_id = {game['game_id']} ORDER BY ply")
-        out = qarena("show", *format_game_name(run, game["game_id"]).split(), "--archive", str(root)).out
+        out = qarena("show", *format_short_game_name(run, game["game_id"]).split(), "--archive", str(root)).out
         board = ["."] * 16
         for ply in plies:
             board[ply["cell"]] = f"{ply['piece']:X}"

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.questions.columns import MISSING, Table, format_percent, format_percent_short
+from analytics.questions.columns import MISSING, Table, format_percent, format_percent_tenths_below_ten
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.logged_games import GIFT, PLACEMENT, ValueChange, list_decisions, load_logged_game
 from analytics.questions.openings import OpeningsQuery, run_openings_query
@@ -42,9 +42,9 @@ from runners.web.archive.agents_and_policies import (
 )
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
-from runners.web.archive.explorer import build_decisions_table, explore_position
-from runners.web.archive.games import NO_GAMES, list_games
-from runners.web.archive.runs import list_filter_names, list_runs, select_runs
+from runners.web.archive.explorer import build_decisions_table, explore_position_if_readable
+from runners.web.archive.games import NO_GAMES, list_games_page_of_newest_runs
+from runners.web.archive.runs import list_rules_and_agent_names, list_runs, select_runs
 from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section, counts_trainings
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
@@ -76,7 +76,7 @@ def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
     }
     with OpenArchive(tmp_path / "sample") as archive:
         for ply in (None, 3):
-            rows = build_mistakes_table(archive, GameFilter(runs=(SQUARE,)), ply=ply).cells
+            rows = build_mistakes_table(archive, GameFilter(runs=(SQUARE,)), ply=ply).cell_rows
             shown = [(int(row[0].text.split()[1]), int(row[3].text)) for row in rows]
             assert len(shown) == 25
             assert set(shown) <= wrong
@@ -100,9 +100,9 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert {row.rules for row in select_runs(rows, GameFilter(rules="square"))} == {"square"}
     assert [row.run_id for row in select_runs(rows, GameFilter(), search_text="2A6D")] == [SQUARE]
     assert not select_runs(rows, GameFilter(), "running")
-    assert list_filter_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
+    assert list_rules_and_agent_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
     table = runs.build_runs_table(opened, rows, "Runs")
-    assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
+    assert [row[0].link for row in table.cell_rows] == [f"/browse/runs/{row.run_id}" for row in rows]
 
 
 def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qarena: Qarena) -> None:
@@ -112,21 +112,23 @@ def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qar
     for seed, pairing in ((1, ("oracle", "human:ada")), (2, ("human:ada", "oracle"))):
         run = naive_games.record(naive_games.build_spec(pairings=[pairing], seed=seed), games=6)
         assert run.labels == ("human:ada", "oracle")
-        archive.write_run(run)
+        archive.write_run_and_unit_count(run)
         naive_games.store(archive, run.run_id, [naive_games.random_block(seed, pairs=3)], run.pairings)
         first_agents[run.run_id] = run.pairings[0][0]
     with OpenArchive(archive.root) as opened:
         rows = runs.sort_runs(opened, list_runs(opened), "first agent's score")
         table = runs.build_runs_table(opened, rows, "Runs")
         assert {row.run_id: row.agents[0] for row in rows} == first_agents
-        assert [next(part.text for part in cells[1].parts) for cells in table.cells] == [row.agents[0] for row in rows]
+        assert [next(part.text for part in cells[1].parts) for cells in table.cell_rows] == [
+            row.agents[0] for row in rows
+        ]
         scores = dict(
             opened.sql(
                 "SELECT run_id, sum(wins + draws / 2) / sum(results.games) FROM results JOIN runs "
                 "USING (run_id) WHERE agent = agents[1] GROUP BY ALL"
             ).rows()
         )
-        assert [cells[2].text for cells in table.cells] == [format_percent(scores[row.run_id]) for row in rows]
+        assert [cells[2].text for cells in table.cell_rows] == [format_percent(scores[row.run_id]) for row in rows]
         assert [*scores.values()] != [0.5, 0.5]
         assert [scores[row.run_id] for row in rows] == sorted(scores.values(), reverse=True)
         data = select_report_data(opened)
@@ -150,10 +152,10 @@ def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) ->
     page = build_run_page(opened, ROUND_ROBIN)
     assert (page.title, page.lead, page.links) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules", {})
     properties = table_of(page, "Properties of the run")
-    (games,) = [cells[1] for cells in properties.cells if f"{cells[0]}" == "games"]
+    (games,) = [cells[1] for cells in properties.cell_rows if f"{cells[0]}" == "games"]
     assert (games.text, games.link) == ("12,000", games_url(run=ROUND_ROBIN))
     pairings = table_of(page, "Results of the first agent")
-    assert len(pairings.rows) == 6
+    assert len(pairings.text_rows) == 6
     first = texts(pairings)[0]
     assert first[:4] == ["random", "dumb", "2,000", "37.85"]
     with pytest.raises(RequestError, match="run 'x' is not in archive"):
@@ -162,22 +164,22 @@ def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) ->
 
 def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
     rows = list_runs(opened)
-    everything = list_games(opened, rows, GameFilter())
-    assert (everything.total, len(everything.table.rows)) == (16_000, 50)
-    won = list_games(opened, rows, GameFilter(agent="random", opponent="dumb"), "won")
+    everything = list_games_page_of_newest_runs(opened, rows, GameFilter())
+    assert (everything.total, len(everything.table.text_rows)) == (16_000, 50)
+    won = list_games_page_of_newest_runs(opened, rows, GameFilter(agent="random", opponent="dumb"), "won")
     seats = "SELECT count(*) FROM seats WHERE agent = 'random' AND opponent = 'dumb' AND score = 1"
     assert won.total == opened.sql(seats).item()
     assert {row[3] for row in texts(won.table)} == {"random"}
-    drawn = list_games(opened, rows, GameFilter(rules="classic"), "drawn")
+    drawn = list_games_page_of_newest_runs(opened, rows, GameFilter(rules="classic"), "drawn")
     assert drawn.total == 64
-    longest = list_games(opened, rows, GameFilter(runs=(SQUARE,)), order="longest")
+    longest = list_games_page_of_newest_runs(opened, rows, GameFilter(runs=(SQUARE,)), order="longest")
     plies = [int(row[4]) for row in texts(longest.table)]
     assert plies == sorted(plies, reverse=True)
-    second = list_games(opened, rows, GameFilter(), page=2)
+    second = list_games_page_of_newest_runs(opened, rows, GameFilter(), page=2)
     assert texts(second.table)[0] not in texts(everything.table)
-    assert list_games(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
+    assert list_games_page_of_newest_runs(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
     with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
-        list_games(opened, rows, GameFilter(), "best")
+        list_games_page_of_newest_runs(opened, rows, GameFilter(), "best")
 
 
 def test_decisions_of_a_game(opened: OpenArchive) -> None:
@@ -197,9 +199,9 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
     assert table is not None
     met = compute_head_to_head(opened, GameFilter(rules="classic"))
     assert shown.games == met.games == 14_000
-    linked = [cell.link for row in table.cells for cell in row[1:] if cell.link]
+    linked = [cell.link for row in table.cell_rows for cell in row[1:] if cell.link]
     assert len(linked) == 12
-    assert table.cells[0][0].link == "/browse/agent?agent=semi_random&rules=classic"
+    assert table.cell_rows[0][0].link == "/browse/agent?agent=semi_random&rules=classic"
     assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
     with pytest.raises(RequestError, match="'x' is no section of a report"):
         build_section(opened, "x", GameFilter())
@@ -207,8 +209,8 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
 
 def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive) -> None:
     table = table_of(build_agent_page(opened, "dumb"), "Openings")
-    assert len(table.cells) == 10
-    scores = [float(row[4].text) for row in table.cells]
+    assert len(table.cell_rows) == 10
+    scores = [float(row[4].text) for row in table.cell_rows]
     assert scores == sorted(scores, reverse=True)
     plies = opened.sql(
         "SELECT game_id, list(piece ORDER BY ply) AS pieces, first(cell ORDER BY ply) AS cell, "
@@ -225,7 +227,7 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
         score = (1 + outcome) / 2
         side, of_agent = ("itself", score) if one == "dumb" else ("its opponent", 1 - score)
         counted.setdefault((side, place, alike), []).append(of_agent)
-    for row in table.cells:
+    for row in table.cell_rows:
         row_scores = counted[tuple(cell.text for cell in row[:3])]
         assert (row[3].text, row[4].text) == (f"{len(row_scores):,}", f"{100 * sum(row_scores) / len(row_scores):.2f}")
 
@@ -234,7 +236,9 @@ def test_games_of_trainings_are_left_out_where_strength_is_the_subject(tmp_path:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
         before = rate_agents(archive, "classic")
-        archive.archive.update_run(IMPOSED, lambda record: record and structs.replace(record, training=True))
+        archive.archive.update_run_and_unit_count(
+            IMPOSED, lambda record: record and structs.replace(record, training=True)
+        )
         archive.refresh()
         after = rate_agents(archive, "classic")
         rated = compute_ratings(archive, rules="classic").ratings
@@ -260,7 +264,7 @@ def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path)
         assert headings == ["decides", "position", "cell", "gift", "games"]
         answer = run_openings_query(archive, OpeningsQuery(by="turn", games=GameFilter(agent="random")))
         chosen = dict(zip(answer.rows.select("position", "cell", "gift").rows(), answer.rows["score"], strict=True))
-        own_rows = [row for row in table.cells if row[0].text == "itself"]
+        own_rows = [row for row in table.cell_rows if row[0].text == "itself"]
         assert own_rows
         for row in own_rows:
             key = row[1].text, row[2].text, None if row[3].text == "·" else row[3].text
@@ -277,27 +281,31 @@ def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path)
 
 
 def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:
-    start = explore_position(opened, OpeningsQuery())
+    start = explore_position_if_readable(opened, OpeningsQuery())
     (every,) = start.results
     assert (every.choice, len(every.alike), every.games, every.share) == ("0", 15, 13_000, 1)
     text = "0.../..../..../.... F"
-    result = explore_position(opened, OpeningsQuery(text))
+    result = explore_position_if_readable(opened, OpeningsQuery(text))
     (b1,) = (choice for choice in result.results if choice.choice == "b1")
     assert "a2" in b1.alike
     assert result.explored is not None
     assert result.explored.rows["games"].sum() == result.explored.games
     table = build_decisions_table(result.explored, lambda word: f"/{word}")
-    assert [row[0].link for row in table.cells] == [f"/{cell}" for cell in result.explored.rows["cell"]]
-    assert table.cells[0][-1].link.endswith("?ply=2")
+    assert [row[0].link for row in table.cell_rows] == [f"/{cell}" for cell in result.explored.rows["cell"]]
+    assert table.cell_rows[0][-1].link.endswith("?ply=2")
     assert len(build_decisions_table(result.explored, str, brief=True).columns) == 5
-    of_turns = explore_position(opened, OpeningsQuery(text, by="turn"))
+    of_turns = explore_position_if_readable(opened, OpeningsQuery(text, by="turn"))
     assert of_turns.explored is not None
-    assert {cell.link for cell in build_decisions_table(of_turns.explored, str).cells[0][:2]} == {""}
-    for piece in build_decisions_table(explore_position(opened, OpeningsQuery(by="gift")).explored, str).cells[0][:1]:  # type: ignore[arg-type]
-        assert (piece.piece, piece.link) == (0, "0")
-    assert explore_position(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
+    assert {cell.link for cell in build_decisions_table(of_turns.explored, str).cell_rows[0][:2]} == {""}
+    of_gifts = explore_position_if_readable(opened, OpeningsQuery(by="gift"))
+    assert of_gifts.explored is not None
+    (piece, *_) = build_decisions_table(of_gifts.explored, str).cell_rows[0]
+    assert (piece.piece, piece.link) == (0, "0")
+    assert explore_position_if_readable(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith(
+        "no decision was made"
+    )
     with pytest.raises(RequestError, match="2 or 3"):
-        explore_position(opened, OpeningsQuery("x"))
+        explore_position_if_readable(opened, OpeningsQuery("x"))
 
 
 @pytest.mark.extras
@@ -309,9 +317,9 @@ def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
 
     When each of three corners showed the shared count of 58 %, the shares added up to 287 %.
     """
-    from runners.web.analyse.view import build_frequency_badges
+    from runners.web.analyse.view import build_share_and_score_badges
 
-    answer = explore_position(opened, OpeningsQuery(position))
+    answer = explore_position_if_readable(opened, OpeningsQuery(position))
     assert answer.explored is not None
     text = qarena("openings", position, f"--archive={opened.archive.root}", "--format", "json").out
     column = "gift" if answer.explored.by == "gift" else "cell"
@@ -319,14 +327,14 @@ def test_shares_of_openings_add_up_on_the_board_in_the_table_and_in_files(
     assert sum(listed.values()) == pytest.approx(1)
     table = build_decisions_table(answer.explored, str)
     at = [table_column.heading for table_column in table.columns].index("share")
-    assert {row[0].text: row[at].text for row in table.cells} == {
+    assert {row[0].text: row[at].text for row in table.cell_rows} == {
         choice: format_percent(share) for choice, share in listed.items()
     }
-    badges = build_frequency_badges(answer.results)
+    badges = build_share_and_score_badges(answer.results)
     counted = {choice: badge for choice, badge in badges.items() if not badge.text.startswith("= ")}
     assert len(badges) == sum(answer.explored.rows["alike"])
     assert {choice: badge.text.split()[0] for choice, badge in counted.items()} == {
-        choice: format_percent_short(share) for choice, share in listed.items()
+        choice: format_percent_tenths_below_ten(share) for choice, share in listed.items()
     }
     assert {badge.text[2:] for badge in badges.values() if badge.text.startswith("= ")} <= {*counted}
 
@@ -388,7 +396,7 @@ def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_i
     archive = ArchiveStore.open(tmp_path / "games", create=True)
     pairing = ("learner", "random")
     run = naive_games.record(naive_games.build_spec(pairings=[pairing], learner=0), training=True)
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     blocks = [naive_games.random_block(1, pairs=10)]
     naive_games.store(archive, run.run_id, blocks, run.pairings, most)
     game_counts = (7, 8, 20)
@@ -407,7 +415,7 @@ def test_a_job_of_a_training_has_its_own_games_although_a_longer_one_continued_i
         pytest.approx(mean(point for pair, point in points if pair < pairs)) for pairs in (4, 4, 10)
     ]
     assert [games for _, games, _ in listed] == [8, 8, 20]
-    shown = [[cell.text for cell in row] for row in table.cells]
+    shown = [[cell.text for cell in row] for row in table.cell_rows]
     headings = [column.heading for column in table.columns]
     assert [row[headings.index("games")] for row in shown] == ["8", "8", "20"]
     assert [row[headings.index("score, %")] for row in shown] == [format_percent(score) for _, _, score in listed]
@@ -464,7 +472,7 @@ def test_answers_lead_to_runs_games_and_positions() -> None:
     frame = pl.DataFrame(
         {"run_id": [SQUARE], "game_id": [7], "position": ["..../..../..../.... F"], "text": ["x" * 500], "none": [None]}
     )
-    (row,) = build_answer_table(frame).cells
+    (row,) = build_answer_table(frame).cell_rows
     assert [cell.link for cell in row] == [
         f"/browse/runs/{SQUARE}",
         f"/browse/games/{SQUARE}/7",
@@ -510,7 +518,7 @@ def test_a_lineage_is_drawn_with_what_a_policy_comes_from_on_its_right() -> None
 
 
 def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:
-    assert build_policies_table(opened).rows == []
+    assert build_policies_table(opened).text_rows == []
 
 
 def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

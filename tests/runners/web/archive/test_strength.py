@@ -57,7 +57,7 @@ def read_cells(table: Table | None) -> dict[str, dict[str, str]]:
     """Map the first cell of each row and the heading to the text of the cell."""
     assert table is not None
     headings = [column.heading for column in table.columns]
-    return {row[0].text: dict(zip(headings, map(str, row), strict=True)) for row in table.cells}
+    return {row[0].text: dict(zip(headings, map(str, row), strict=True)) for row in table.cell_rows}
 
 
 def format_rows(ratings: Ratings) -> dict[str, tuple[str, str]]:
@@ -113,7 +113,7 @@ def test_report_and_page_show_some_of_the_agents_with_the_ratings_of_all(
     opened: OpenArchive, strengths: Ratings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(style, "_render_spec", lambda _: "<svg></svg>")  # drawing takes longer than all the rest
-    of_rules = {part.rules[0]: part for part in select_report_data(opened).parts_by_rules}
+    of_rules = {part.rules[0]: part for part in select_report_data(opened).rated_parts_by_rules}
     classic = of_rules["classic"]
     assert classic.rate_agents().ratings == strengths.ratings
     assert of_rules["square"].rate_agents().ratings == compute_ratings(opened, rules="square").ratings
@@ -132,10 +132,12 @@ def test_report_and_page_show_some_of_the_agents_with_the_ratings_of_all(
     matches = re.findall(
         r"<th[^>]*>(?:<span[^>]*></span>)?([^<]+)</th><td[^>]*>([^<]+)</td><td[^>]*>([^<]+)</td>", of_classic
     )
-    assert {agent: (rank, elo) for agent, rank, elo in matches} == {agent: expected[agent] for agent in classic.agents}
-    assert len(classic.agents) == MAX_AGENTS
+    assert {agent: (rank, elo) for agent, rank, elo in matches} == {
+        agent: expected[agent] for agent in classic.shown_agents
+    }
+    assert len(classic.shown_agents) == MAX_AGENTS
     assert {LEAGUE[13], LEAGUE[0]} < {
-        *classic.agents
+        *classic.shown_agents
     }  # one of the last under classic rules, and third under the others
     assert f"Shown are the {MAX_AGENTS} best agents of 18, those with a rank first: {RANKING_RULE}" in page
 
@@ -174,7 +176,7 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
         (first, second): format_percent(score)
         for first, second, score in table.select("first", "second", "score").rows()
     }
-    page_scores = {(str(row[0]), str(row[1])): str(row[3]) for row in pairs.cells}
+    page_scores = {(str(row[0]), str(row[1])): str(row[3]) for row in pairs.cell_rows}
     assert page_scores.items() <= csv_scores.items()
 
 
@@ -187,7 +189,7 @@ def by_seat(tmp_path: Path) -> Path:
     pairings = [("A", "B"), ("B", "A"), ("C", "D"), ("D", "C")]
     archive = ArchiveStore.open(tmp_path / "by_seat", create=True)
     run = record(build_spec(pairings=pairings, seats="fixed"), games=1, status="complete")
-    archive.write_run(run)
+    archive.write_run_and_unit_count(run)
     games = [random_game(DICE, forfeits=0.0) for _ in range(40)]
     won = [[game for game in games if game["winner"] == seat] for seat in (0, 1)]
     played = [won[0][0], won[1][0], won[0][1], won[0][2]]
@@ -222,7 +224,7 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeyp
     archive = ArchiveStore.open(tmp_path / "codes", create=True)
     for seed, code in enumerate(("1" * 64, "2" * 64)):
         run = record(build_spec(pairings=pairings, seed=seed), games=120, status="complete")
-        archive.write_run(structs.replace(run, code={**run.code, "agents": {"a": code, "b": "3" * 64}}))
+        archive.write_run_and_unit_count(structs.replace(run, code={**run.code, "agents": {"a": code, "b": "3" * 64}}))
         store(archive, run.run_id, [random_block(seed, pairs=60)], pairings)
     with open_archive(tmp_path / "codes") as opened:
         strengths = compute_ratings(opened)
@@ -233,11 +235,11 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeyp
         table = next(part for part in page.parts if isinstance(part, Table) and part.title.startswith("Results of a"))
         met = compute_head_to_head(opened)
         expected = {result.first: ["b", format_percent(result.score.mean)] for result in met.results}
-        assert {cells[1].text: [cells[0].text, cells[3].text] for cells in table.cells} == expected
+        assert {cells[1].text: [cells[0].text, cells[3].text] for cells in table.cell_rows} == expected
         assert "played by 2 codes, shown as a@111111 and a@222222" in html.unescape(render_report(opened))
         ratings = build_section(opened, "ratings", CLASSIC).section.table
         assert ratings is not None
-        links = {row[0].text: row[0].link for row in ratings.cells}
+        links = {row[0].text: row[0].link for row in ratings.cell_rows}
         assert links["a@111111"] == "/browse/agent?agent=a&rules=classic"
 
 
