@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import io
 import os
 import shlex
 import shutil
@@ -9,8 +11,9 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -117,9 +120,11 @@ def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = F
     return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
 
 
-# Progress: a bar on a terminal; elsewhere a line a minute.
+# Progress: a bar on a terminal and in a notebook; elsewhere a line a minute.
 
 NOTE_SECONDS = 60.0  # between two lines of progress without a terminal
+NOTEBOOK_WIDTH = 80  # characters of a bar in a notebook
+NOTEBOOK_SECONDS = 0.5  # until a notebook shows a bar, and between two states of the bar
 
 
 class ProgressBar:
@@ -168,10 +173,36 @@ class ProgressBar:
             remaining = f", about {format_duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
             print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{remaining}", self._bar.console.file)
 
+    def display_in_notebook_until(self, done: threading.Event) -> None:
+        """Show the bar in the output of the notebook's cell until ``done`` is set, and then remove it.
+
+        Rich's own display for notebooks needs another package, ipywidgets, and so shows nothing without it. Short work
+        shows no bar.
+        """
+        display: Any = import_module("IPython.display").display
+        handle = None
+        while not done.wait(NOTEBOOK_SECONDS):
+            output = {"text/plain": self._render_text()}
+            if handle is None:
+                handle = display(output, raw=True, display_id=True)
+            else:
+                handle.update(output, raw=True)
+        if handle is not None:
+            handle.update({"text/plain": ""}, raw=True)
+
+    def _render_text(self) -> str:
+        """Render the bar as text; before ``start`` it is the description alone."""
+        if not self._bar.tasks[0].visible:
+            return f"{self._bar.tasks[0].description} …"
+        text = io.StringIO()
+        console = Console(file=text, width=NOTEBOOK_WIDTH, color_system=None, force_jupyter=False, emoji=False)
+        console.print(self._bar.get_renderable())
+        return text.getvalue().rstrip()
+
 
 @contextmanager
 def show_progress_bar_or_notes(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
-    """Show a bar on a terminal, or print a line of progress every ``NOTE_SECONDS`` if there is no terminal.
+    """Show a bar on a terminal or in a notebook; elsewhere print a line of progress every ``NOTE_SECONDS``.
 
     The bar has the number of finished units, the units a second, and the time left, or the elapsed time if the total is
     unknown. Nothing is shown if ``visible`` is False.
@@ -187,7 +218,9 @@ def show_progress_bar_or_notes(description: str, unit: str, visible: bool = True
     )
     with Progress(*columns, console=terminal, transient=True, disable=not is_shown) as bar:
         progress_bar, done = ProgressBar(bar, description, is_shown, unit), threading.Event()
-        notes = threading.Thread(target=progress_bar.print_notes_until, args=(done,), daemon=True)
+        report = progress_bar.display_in_notebook_until if terminal.is_jupyter else progress_bar.print_notes_until
+        # The context says which cell of a notebook is running.
+        notes = threading.Thread(target=contextvars.copy_context().run, args=(report, done), daemon=True)
         if visible and not is_shown:
             notes.start()
         try:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import json
 import math
 import re
 import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -252,3 +255,41 @@ def test_a_line_comes_now_and_then(capsys: pytest.CaptureFixture[str], monkeypat
         lines += print_progress(capsys, is_visible=True)
     assert all(re.fullmatch(r"judging:( (0|12) of 24 games)? after \d+ s(, about 0 min left)?", line) for line in lines)
     assert print_progress(capsys, is_visible=False) == []
+
+
+class ZMQInteractiveShell:
+    """Stands for the shell of a notebook's kernel, which Rich recognises by the name of its class."""
+
+
+class NotebookOutput:
+    """Stands for the output of a notebook's cell; ``texts`` are the states that it showed."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def display(self, data: dict[str, str], *, raw: bool, display_id: bool) -> NotebookOutput:
+        assert display_id
+        self.update(data, raw=raw)
+        return self
+
+    def update(self, data: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.texts.append(data["text/plain"])
+
+
+def test_a_notebook_shows_a_bar_and_removes_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = NotebookOutput()
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=output.display))
+    assert print_progress(capsys, is_visible=True) == []
+    assert output.texts == []  # the work was short
+    monkeypatch.setattr("runners.terminal.console.NOTEBOOK_SECONDS", 0.001)
+    while not any("12/24 games" in text for text in output.texts):  # the thread may get no turn
+        assert print_progress(capsys, is_visible=True) == []
+    assert {"judging …", ""} <= {*output.texts}
+    assert output.texts[-1] == ""
+    states = len(output.texts)
+    print_progress(capsys, is_visible=False)
+    assert len(output.texts) == states
