@@ -179,7 +179,7 @@ class AgentSpec:
             yield from describe_classes_not_allowed_in_data([self.target])
         elif self.runs_programs:
             yield f"a program that '{to_line(self.label, 100)}' starts"
-        for name in AGENT_PARAMETERS:
+        for name in AGENT_PARAMETERS if self.agent_object is None else ():
             if self.params.get(name) is not None:
                 yield from AgentSpec.from_record(self.params[name]).third_party_code()
         if self.player:

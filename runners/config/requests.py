@@ -61,10 +61,11 @@ def build_request(
     )
     games = cfg.games + cfg.games % spec.games_per_pair
     notes = describe_rounding("games", cfg.games, games)
-    if any(agent.params.get("policy", "") is None for agent in agents):
+    untrained = [agent for agent in agents if agent.params.get("policy", "") is None and not agent.is_object_of_program]
+    if untrained:
         from runners.config.agent_policies import describe_untrained_agents  # most runs need none
 
-        notes += (*describe_untrained_agents(agents),)
+        notes += (*describe_untrained_agents(untrained),)
     return RunRequest(spec, games, threads, storage, cfg.progress, cfg.keep_going, build_executor(cfg), notes)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from analytics.store.files.backend import DEFAULT_ARCHIVE, parse_location
-from runners.library.calls import take_turn
+from analytics.store.files.backend import DEFAULT_ARCHIVE
+from runners.library.calls import Location, find_archive_root, take_turn
 
 if TYPE_CHECKING:
     from analytics.report.result import Result
 
 
 def annotate(
-    archive: str | PurePath = DEFAULT_ARCHIVE,
+    archive: Location = DEFAULT_ARCHIVE,
     *,
     run: str | Sequence[str] = (),
     where: str | None = None,
@@ -27,7 +26,7 @@ def annotate(
     ``KeyboardInterrupt`` is raised.
 
     Args:
-        archive: The archive's folder or URL.
+        archive: The archive, its folder or its URL.
         run: The ids of runs; none means all runs.
         where: A condition on the view ``games``; every file with a game that meets the condition is judged as a whole.
         choices: Whether to count the choices that keep the value, too, which takes longer.
@@ -56,7 +55,7 @@ def annotate(
     from runners.arena.executors.base import THREADS
     from runners.exact.annotation import annotate_games
 
-    root, runs = parse_location(archive), (run,) if isinstance(run, str) else tuple(run)
+    root, runs = find_archive_root(archive), (run,) if isinstance(run, str) else tuple(run)
     with take_turn():
         try:
             annotate_games(root, GameFilter(where, runs), AnnotationOptions(choices), threads, THREADS)
@@ -66,7 +65,7 @@ def annotate(
         return opened_archive.mistakes(run=runs or None, where=where)
 
 
-def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
+def index(archive: Location = DEFAULT_ARCHIVE) -> None:
     """Index the positions of all games that are not indexed yet.
 
     The view ``positions`` needs this index, and questions about openings are faster with it. ``qarena sql`` indexes
@@ -74,7 +73,7 @@ def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
     sees the index after ``refresh``.
 
     Args:
-        archive: The archive's folder or URL.
+        archive: The archive, its folder or its URL.
 
     Raises:
         RequestError: The archive does not exist.
@@ -93,15 +92,15 @@ def index(archive: str | PurePath = DEFAULT_ARCHIVE) -> None:
     from runners.arena.indexing import index_and_compact_sums
 
     with take_turn():
-        store = ArchiveStore.open(parse_location(archive))
+        store = ArchiveStore.open(find_archive_root(archive))
         index_and_compact_sums(store, store.list_ids_of_runs_with_games())
 
 
-def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:
+def serve(archive: Location = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:
     """Serve pages for playing, analysing, browsing and asking questions, as ``qarena serve`` does, until Ctrl-C.
 
     Args:
-        archive: The archive's folder or URL.
+        archive: The archive, its folder or its URL.
         host: The address to listen on; any address but the default lets other machines connect.
         port: The port; 0 means any free port.
 
@@ -111,4 +110,4 @@ def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", po
     """
     from runners.web import server
 
-    server.serve(parse_location(archive), host, port, None, None, False)
+    server.serve(find_archive_root(archive), host, port, None, None, False)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from quarto.errors import RequestError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from analytics.questions.sql.database import OpenArchive
     from runners.config.arguments import CommandArguments
 
 Setting = str | int | float | bool | None | Sequence["Setting"]
-
+Location = Union[str, PurePath, "OpenArchive"]  # of an archive: its folder or URL, or the archive itself
 
 TURN = threading.Lock()  # calls take turns, because the process has one Hydra and one list of the user's folders
 
@@ -57,6 +58,47 @@ def format_swept_setting(setting: tuple[str, Setting]) -> str:
     if isinstance(values, str) or not isinstance(values, Sequence) or key in LIST_KEYS:
         return format_setting(setting)
     return f"{key}={','.join(format_setting(('', value))[1:] for value in values)}"
+
+
+def format_words(
+    settings: Mapping[str, Setting],
+    overrides: Sequence[str],
+    format_keyword: Callable[[tuple[str, Setting]], str] = format_setting,
+) -> list[str]:
+    """Format keyword arguments and overrides as words of the command line.
+
+    Raises ``RequestError`` for a text in place of the list of overrides.
+    """
+    if isinstance(overrides, str):
+        raise RequestError(f"overrides={overrides!r} is a text: write a list, overrides=[{overrides!r}]")
+    return [*map(format_keyword, settings.items()), *overrides]
+
+
+def check_is_named(words: Sequence[str], keys: Sequence[str], remedy: str) -> None:
+    """Raise ``RequestError`` unless an agent's label or one of ``keys`` is among the words of a call.
+
+    Without one, the command plays or trains its default, which a caller from Python has not asked for. ``remedy`` says
+    what to name.
+    """
+    from runners.config.arguments import LABEL_PATTERN
+
+    if not any(LABEL_PATTERN.fullmatch(word) or word.lstrip("+").partition("=")[0] in keys for word in words):
+        raise RequestError(remedy)
+
+
+def find_archive_root(archive: Location) -> PurePath:
+    """Return the location of an archive that is given by its folder, by its URL or as an open archive.
+
+    Raises ``RequestError`` for any other object.
+    """
+    from analytics.questions.sql.database import OpenArchive
+    from analytics.store.files.backend import parse_location
+
+    if isinstance(archive, OpenArchive):
+        return archive.archive.root
+    if not isinstance(archive, str | PurePath):
+        raise RequestError(f"{archive!r:.80} is no archive: name its folder, or pass what open_archive returned")
+    return parse_location(archive)
 
 
 class Call(NamedTuple):
@@ -115,7 +157,7 @@ class Call(NamedTuple):
 def build_call(
     command: str,
     words: Sequence[str],
-    archive: str | PurePath | None,
+    archive: Location | None,
     config_dir: str | Path | Sequence[str | Path],
 ) -> Call:
     """Build the call of a command, such as ``policy build``, whose yaml is ``policy_build``.
@@ -126,5 +168,5 @@ def build_call(
         if not isinstance(word, str):
             raise RequestError(f"{word!r} is no label: qarena {command} takes labels, objects play in runners.run")
     folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
-    root = None if archive is None else str(archive)
+    root = archive if archive is None or isinstance(archive, str) else str(find_archive_root(archive))
     return Call(command, command.replace(" ", "_"), words, root, [Path(folder) for folder in folders])

@@ -8,7 +8,15 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from analytics.store.files.backend import DEFAULT_ARCHIVE, parse_location
-from runners.library.calls import Setting, build_call, format_setting, take_turn
+from runners.library.calls import (
+    Location,
+    Setting,
+    build_call,
+    check_is_named,
+    find_archive_root,
+    format_words,
+    take_turn,
+)
 
 if TYPE_CHECKING:
     from analytics.report.result import Result
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 
 def train(
     *,
-    archive: str | PurePath | None = None,
+    archive: Location | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
@@ -28,7 +36,7 @@ def train(
     ``KeyboardInterrupt`` is raised; the same call continues the training if the trainer can continue.
 
     Args:
-        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"trainer.games=20_000"``.
         config_dir: A folder, or several, with yamls and agents of your own.
         settings: Those settings of the command whose keys have no dot: ``trainer="q_placement"``, ``seed=7``.
@@ -59,7 +67,9 @@ def train(
     )
     from runners.terminal.console import show_progress_bar_or_notes
 
-    call = build_call("train", [*map(format_setting, settings.items()), *overrides], archive, config_dir)
+    words = format_words(settings, overrides)
+    call = build_call("train", words, archive, config_dir)
+    check_is_named(call.words, ("trainer", "experiment"), "no trainer is named: name one, train(trainer='q_placement')")
     with call.compose(TrainConfig) as cfg:
         request = training_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
         check_training_and_create_archive(request)
@@ -78,7 +88,7 @@ def train(
 def build_policy(
     kind: str,
     *,
-    archive: str | PurePath | None = None,
+    archive: Location | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
@@ -89,7 +99,7 @@ def build_policy(
 
     Args:
         kind: A kind of policy in ``conf/kind``, such as ``"gift"``.
-        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"kind.min_visits=2"``.
         config_dir: A folder, or several, with yamls of your own.
         settings: Those settings of the command whose keys have no dot: ``name``, the policy's name, and ``where``, a
@@ -115,7 +125,7 @@ def build_policy(
     from runners.learning.policies.application import build_request_from_config
     from runners.learning.training import policy_build
 
-    words = [f"kind={kind}", *map(format_setting, settings.items()), *overrides]
+    words = [f"kind={kind}", *format_words(settings, overrides)]
     call = build_call("policy build", words, archive, config_dir)
     with call.compose(PolicyBuildConfig) as cfg:
         request = build_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
@@ -123,12 +133,12 @@ def build_policy(
     return _build_policy_result(request.root, card, request.notes)
 
 
-def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, threads: int | None = None) -> Result:
+def rebuild_policy(policy: str, archive: Location = DEFAULT_ARCHIVE, *, threads: int | None = None) -> Result:
     """Learn a policy again from the same games, as ``qarena policy rebuild`` does, and return the differences.
 
     Args:
         policy: The policy's name or id.
-        archive: The archive's folder or URL.
+        archive: The archive, its folder or its URL.
         threads: The number of threads; None means one for each core.
 
     Returns:
@@ -154,7 +164,7 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
     from runners.learning.policies import rebuilding
 
     with take_turn():
-        rebuilding_result = rebuilding.rebuild_policy(parse_location(archive), policy, threads)
+        rebuilding_result = rebuilding.rebuild_policy(find_archive_root(archive), policy, threads)
     frame = pl.DataFrame({"difference": [*rebuilding_result.differences]}, schema={"difference": pl.String})
     result = build_list_result(f"Policy {rebuilding_result.card.name} learned again", frame)
     note = (
@@ -167,7 +177,7 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
 
 def judge(
     *agents: str,
-    archive: str | PurePath = DEFAULT_ARCHIVE,
+    archive: Location = DEFAULT_ARCHIVE,
     rules: str | None = None,
     draws: int = 4,
     games: int = 200,
@@ -180,7 +190,7 @@ def judge(
 
     Args:
         agents: Labels of agents, or names of policies.
-        archive: The folder or URL of the archive that has the policies and stores the verdicts.
+        archive: The archive that has the policies and stores the verdicts, its folder or its URL.
         rules: The rules of the positions; None means classic.
         draws: The number of turns that each agent takes in each position.
         games: The number of games that each agent plays against the oracle; 0 means none.
@@ -215,7 +225,7 @@ def judge(
     from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
     from runners.hosting.interruption import stop_on_signal_then_force_exit
 
-    request = JudgeRequest(agents, parse_location(archive), rules=rules)
+    request = JudgeRequest(agents, find_archive_root(archive), rules=rules)
     with take_turn(), stop_on_signal_then_force_exit() as stop:
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
     if judgement is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING
 
 from analytics.store.files.backend import parse_location
 from quarto.errors import FailureError
-from runners.library.calls import Setting, build_call, format_setting, format_swept_setting
+from runners.library.calls import Location, Setting, build_call, check_is_named, format_swept_setting, format_words
 
 if TYPE_CHECKING:
     from agents import BatchAgent, GameAgent, KernelAgent
     from analytics.report.result import Result
     from runners.arena.execution import RunOutcome
+    from runners.arena.request import RunRequest
     from runners.config.sweep import Job, Sweep
 
 
+AGENT_KEYS = ("agents", "agent@a", "agent@b", "a", "b", "experiment")  # settings that name agents
+
+
 def run(
-    *agents: str | GameAgent | BatchAgent | KernelAgent,
-    archive: str | PurePath | None = None,
+    *agents: str | GameAgent | BatchAgent | KernelAgent | Mapping[str, object],
+    archive: Location | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
@@ -36,8 +40,10 @@ def run(
     Args:
         agents: Labels, such as ``"mcts(iterations=200)"``, or objects of your own classes. Two agents play a match,
             more agents play a tournament. Leave them out if an ``experiment`` names them. A run with objects is new at
-            each call, and nothing can extend it or play it again, because only this program has the objects.
-        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+            each call, and nothing can extend it or play it again, because only this program has the objects. A mapping
+            gives an agent a name: ``{"agent": Greedy(), "name": "first"}``, or ``{"agent": "mcts", "iterations": 50,
+            "name": "fast"}``.
+        archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"archive.shard_games=1000"`` or ``"a.depth=2"``.
         config_dir: A folder, or several, with yamls and agents of your own.
         settings: Those settings of the command whose keys have no dot: ``games=2_000``, ``seed=7``, ``rules="square"``.
@@ -63,6 +69,7 @@ def run(
     from runners.config.schemas import RunConfig
     from runners.hosting.interruption import stop_on_signal_then_force_exit
     from runners.library.objects import (
+        check_no_settings_of_seats,
         describe_objects,
         format_agents_or_one_list,
         format_python_call,
@@ -70,10 +77,13 @@ def run(
     )
     from runners.terminal.console import show_progress_bar_or_notes
 
-    words = [*format_agents_or_one_list(agents), *map(format_setting, settings.items()), *overrides]
+    setting_words = format_words(settings, overrides)
+    check_no_settings_of_seats(agents, setting_words)
+    words = [*format_agents_or_one_list(agents), *setting_words]
     call = build_call("run", words, archive, config_dir)
+    check_is_named(call.words, AGENT_KEYS, "no agents are named: name two, run('mcts', 'random'), or an experiment")
     with call.compose(RunConfig) as cfg:
-        objects = describe_objects(agents)
+        objects, notes = describe_objects(agents, parse_location(cfg.archive.root))
         request = build_request(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task, objects)
         if objects:
             request = with_random_salt_and_note(request)
@@ -82,18 +92,18 @@ def run(
             stop_on_signal_then_force_exit() as stop,
             show_progress_bar_or_notes("playing", "games", request.progress) as progress,
         ):
-            command = format_python_call(agents, words) if objects else call.command
+            command = format_python_call(agents, settings, overrides) if objects else call.command
             outcome = execute_experiment(experiment, command, stop, progress)
     if outcome.stopped and objects:
         raise KeyboardInterrupt(f"run {outcome.run_id}: finished games are kept; another call is another run")
     if outcome.stopped:
         raise KeyboardInterrupt(f"run {outcome.run_id}: finished games are kept, the same call plays the rest")
-    return _build_result(outcome, request.notes)
+    return _build_result(outcome, [*request.notes, *notes, *_describe_further_games(outcome, request)])
 
 
 def sweep(
     *agents: str,
-    archive: str | PurePath | None = None,
+    archive: Location | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
@@ -107,7 +117,7 @@ def sweep(
 
     Args:
         agents: Labels, as for ``run``.
-        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, including those of Hydra's launchers and sweepers.
         config_dir: A folder, or several, with yamls and agents of your own.
         settings: Those settings of the command whose keys have no dot.
@@ -143,8 +153,11 @@ def sweep(
     from runners.config.execution import execute_sweep
     from runners.config.recipes import is_training_experiment_chosen
 
-    words = [*agents, *map(format_swept_setting, settings.items()), *overrides]
+    words = [*agents, *format_words(settings, overrides, format_swept_setting)]
     call = build_call("sweep", words, archive, config_dir)
+    check_is_named(
+        call.words, AGENT_KEYS, "no agents are named: name two, sweep('mcts', 'random', …), or an experiment"
+    )
     application: Application = RUN
     if is_training_experiment_chosen(words):
         from runners.learning.training.application import TRAIN
@@ -163,7 +176,7 @@ def sweep(
 
 def sprt(
     *agents: str,
-    archive: str | PurePath | None = None,
+    archive: Location | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
@@ -174,7 +187,7 @@ def sprt(
 
     Args:
         agents: Two labels, as for ``run``.
-        archive: The archive's folder or URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
+        archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them.
         config_dir: A folder, or several, with yamls and agents of your own.
         settings: Those settings of the command whose keys have no dot; ``elo0`` and ``elo1`` are the hypotheses in
@@ -205,7 +218,9 @@ def sprt(
     from runners.hosting.interruption import stop_on_signal_then_force_exit
     from runners.terminal.console import show_progress_bar_or_notes
 
-    call = build_call("sprt", [*agents, *map(format_setting, settings.items()), *overrides], archive, config_dir)
+    words = [*agents, *format_words(settings, overrides)]
+    call = build_call("sprt", words, archive, config_dir)
+    check_is_named(call.words, AGENT_KEYS, "no agents are named: name two, sprt('mcts', 'random'), or an experiment")
     with call.compose(SprtConfig) as cfg:
         test = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
         request = test.experiment.request
@@ -263,6 +278,16 @@ def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> 
     with open_archive(root) as archive:
         frame = archive.scan("verdicts", run_id).sort("created").tail(1).collect()
     return replace(build_list_result(f"Test of run {run_id}", frame), run_id=run_id, note=" ".join(notes))
+
+
+def _describe_further_games(outcome: RunOutcome, request: RunRequest) -> list[str]:
+    """Return a note if an earlier request gave the run more games than this one asked for, or else an empty list."""
+    games = sum(result.games for result in outcome.results)
+    requested_games = request.games * len(request.spec.pairings)
+    if games <= requested_games:
+        return []
+    each = " for each pairing" if len(request.spec.pairings) > 1 else ""
+    return [f"the run had {games:,} games already, and all count: games={request.games}{each} asks for fewer"]
 
 
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.views import Position
 from runners.arena import execution
 from runners.config.application import RUN
+from runners.library.class_code import compute_class_code_hash
 from tests.another_user import another_user, visible_folder
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, read_archive_rows
@@ -226,11 +228,11 @@ def test_an_object_plays_runs_of_its_own(qarena: Qarena, tmp_path: Path) -> None
     three = runners.run(corner, corner, games=4, archive=root)
     assert len({one.run_id, two.run_id, three.run_id}) == 3
     assert "an object of this program, so the run cannot be extended or played again" in one.note
-    assert "'_target_: corner.Corner'" in one.note
+    assert "seed=1 repeats its openings only" in one.note
     assert two.frame.select("first", "second").rows() == [("Corner", "Corner-2")]
     with open_archive(root) as archive:
         record = archive.archive.load_run(one.run_id)
-        assert record.command == f"runners.run(<Corner>, '{label}', 'random', games=4, progress=false)"
+        assert record.command == f"runners.run(<Corner>, '{label}', 'random', games=4, progress=False)"
         assert {*record.code["agents"]} == {label, "random"}  # no code is claimed of what has no description
         agents = archive.sql("SELECT DISTINCT agent FROM seats ORDER BY 1")["agent"].to_list()
         assert agents == ["Corner", "Corner-2", label, "random"]
@@ -243,6 +245,68 @@ def test_an_object_plays_runs_of_its_own(qarena: Qarena, tmp_path: Path) -> None
         refused = qarena("archive", "replay", one.run_id, "--archive", str(root), *more)
         assert refused.code == 2
         assert "Corner was an object in a program" in refused.err
+
+
+class Wide(Corner):
+    """An agent with parameters, of which ``secret`` is not kept, and ``policy`` and ``below`` are only words here."""
+
+    def __init__(self, width: object = 2, policy: object = None, below: object = None, secret: int = 0) -> None:
+        self.width, self.policy, self.below, self._secret = width, policy, below, secret
+
+
+def test_an_object_has_its_parameters_in_its_label(tmp_path: Path) -> None:
+    two_objects = Wide(np.int64(3)), Wide((1, 2), policy="x", below="y")
+    labels = ["Wide(width=3)", "Wide(below=y,policy=x,width=[1,2])"]
+    first = runners.run(*two_objects, games=2, archive=tmp_path, progress=False)
+    assert (agents_of(first), "untrained" in first.note) == (labels, False)
+    renamed = {"agent": Wide(secret=1), "name": "hidden"}
+    named = {"agent": "mcts", "iterations": 2, "name": "fast, faster"}
+    second = runners.run(Wide(), renamed, Wide(secret=2), named, games=2, archive=tmp_path, progress=False)
+    assert second.frame["second"].to_list()[:3] == ["hidden", "Wide-2", "fast, faster"]
+    archive = open_archive(tmp_path)
+    assert archive.find_label("Wide(width=2)") == "Wide"
+    assert archive.crosstable(agent="Wide(width=[1,2],policy=x,below=y)").frame["games"].to_list() == [2]
+    parameters = archive.agents().frame.unnest("parameters").filter(label="fast, faster")
+    assert parameters["iterations"].to_list() == [2]
+    command = archive.archive.load_run(second.run_id).command
+    assert "{'agent': <Wide(width=2, policy=None, below=None)>, 'name': 'hidden'}" in command
+
+
+def define_class(body: str, helper: str = "return 0") -> type[Corner]:
+    """Define the class ``Cell`` as a cell of a notebook does."""
+    cell: dict[str, Any] = {"Corner": Corner, "__name__": "__main__"}
+    exec(f"def help(): {helper}\nclass Cell(Corner):\n    def best(self): {body}", cell)  # noqa: S102
+    cell_class: type[Corner] = cell["Cell"]
+    return cell_class
+
+
+def test_a_class_that_was_changed_is_another_agent(tmp_path: Path) -> None:
+    versions = [
+        define_class("return 1"),
+        define_class("return 1  # same"),
+        define_class("return 2"),
+        define_class("return 1"),
+    ]
+    results = [runners.run(version(), "random", games=2, archive=tmp_path, progress=False) for version in versions]
+    names = [agents_of(result)[0] for result in results]
+    assert names[0] == names[1] == names[3] == "Cell"
+    assert names[2].startswith("Cell-")
+    assert ["other code" in result.note for result in results] == [False, False, True, False]
+    again = runners.run({"agent": versions[2](), "name": "Cell"}, "random", games=2, archive=tmp_path, progress=False)
+    assert agents_of(again)[0] == names[2]
+    both = runners.run(versions[2](), versions[0](), games=2, archive=tmp_path / "new", progress=False)
+    assert agents_of(both)[0] == "Cell"
+    assert agents_of(both)[1].startswith("Cell-")
+    assert open_archive(tmp_path).ratings().frame.height == 3
+
+
+def test_the_hash_of_a_class_covers_what_it_uses() -> None:
+    used = "help(); return self.x in {'a', 'b', 'c'}"
+    hashes = [compute_class_code_hash(define_class(used, helper)) for helper in ("return 0", "return 1", "return 0")]
+    assert hashes[0] == hashes[2] != hashes[1]
+    assert compute_class_code_hash(define_class("return self.x")) != compute_class_code_hash(
+        define_class("return self.y")
+    )
 
 
 def test_a_run_of_objects_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,8 +326,13 @@ def test_what_no_object_can_do_is_refused(tmp_path: Path) -> None:
     for players, settings, message in (
         ((Corner, "random"), {}, r"Corner is a class: pass an object of it, Corner\(\)"),
         ((Corner(), "random"), {"overrides": ["executor=processes"]}, "plays on threads only"),
-        ((Corner(), "random"), {"overrides": ["a.turn_seconds=1"]}, "has no effect"),
-        ((random_class(), "dumb"), {}, "'random' has the name of an agent"),
+        ((Corner(), "random"), {"overrides": ["a.name=x"]}, r"write it with the agent, {'agent': …, 'name': 'x'}"),
+        ((random_class(), "dumb"), {}, "the name 'random' is that of an agent"),
+        (({"agent": Corner(), "name": "mcts"}, "dumb"), {}, "the name 'mcts' is that of an agent"),
+        (({"agent": Corner(), "depth": 2}, "dumb"), {}, "'depth': an object has its parameters already"),
+        (({"name": "x"}, "dumb"), {}, "names no agent: write {'agent': 'mcts'"),
+        ((Wide("x" * 200), "dumb"), {}, r"longer than 200 .* pass {'agent': Wide\(…\), 'name': 'short'}"),
+        (("dumb", "random", 10), {}, "10 is no agent: .* a setting has a name, games=10"),
         ((object(), "dumb"), {}, "is not a KernelAgent"),
         ((Corner(),), {}, "1 agent is named"),
     ):
