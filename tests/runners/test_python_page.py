@@ -14,7 +14,7 @@ from mypy import api
 from tests.paths import ROOT, SAMPLE
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-PROGRAM, OBJECT, ASYNCHRONOUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PROGRAM, *OBJECTS, ASYNCHRONOUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 # What else users write, with two mistakes that a type checker finds.
 MORE = '''
@@ -66,7 +66,7 @@ archive.openings(by="turns")
 def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(PROGRAM + OBJECT, names)  # noqa: S102
+    exec("\n".join([PROGRAM, *OBJECTS]), names)  # noqa: S102
     exec(ASYNCHRONOUS.replace('"data/sample"', repr(str(SAMPLE))), names)  # noqa: S102
     assert (tmp_path / "ratings.csv").read_text().startswith("rank,agent,elo")
 
