@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analytics.store.labels import quote_for_hydra
-from analytics.store.records import LABEL
+from analytics.store.records import LABEL, OBJECT_TARGET
 from quarto.errors import RequestError
 from runners.arena.executors.base import THREADS
-from runners.arena.spec import OBJECT_TARGET, AgentSpec
+from runners.arena.spec import AgentSpec
 from runners.config.arguments import expand_and_quote_override
 from runners.config.requests import OBJECT_KEY
 from runners.config.yaml_options import list_options
@@ -98,7 +98,7 @@ def with_random_salt_and_note(request: RunRequest) -> RunRequest:
         f"{name} is an object of this program, so the run cannot be extended or played again, and its record names no "
         f"code for it; an agent like any other is a class in a file {name.lower()}.py with a yaml "
         f"agent/{name.lower()}.yaml that says '_target_: {name.lower()}.{name}', and its folder as config_dir "
-        "(qarena agents new writes both)"
+        "('qarena agents new' in a terminal writes both)"
     )
     spec = replace(request.spec, salt=secrets.token_hex(8))
     return replace(request, spec=spec, notes=(*request.notes, note))
