@@ -6,17 +6,22 @@ reports and pages call.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import labels
+from analytics.store.archive import find_run_id, is_agent_of_newer_run
+from quarto.errors import RequestError, suggest_valid_names
 
 if TYPE_CHECKING:
     from analytics.questions.selection import GameFilter
     from analytics.report.report_data import ReportData
     from analytics.report.result import Result
+
+logger = logging.getLogger(__name__)
 
 EMPTY_BOARD = "..../..../..../.... -"
 DEFAULT_SAMPLES = 200  # of the bootstrap behind intervals of ratings
@@ -28,7 +33,7 @@ class GameFilters(TypedDict, total=False):
     rules: str | None  # the rules' name, such as "classic"
     agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
     opponent: str | None  # label of the other agent
-    run: str | Sequence[str] | None  # ids of runs
+    run: str | Sequence[str] | None  # ids of runs, or their first digits
     where: str | None  # a condition on the view ``games``, in DuckDB's SQL
     trainings: bool  # whether games of trainings count, too; games of runs that are named always count
 
@@ -136,7 +141,7 @@ class Archive(OpenArchive):
         """Compare each of some runs with the first one in settings, code, scores, speed and regret.
 
         Args:
-            *runs: The ids of two runs or more.
+            *runs: The ids of two runs or more, or their first digits.
 
         Returns:
             A ``Result`` with a row for each pairing and ``run``. Columns: ``first``, ``second``, ``run``, ``games``;
@@ -158,7 +163,7 @@ class Archive(OpenArchive):
         from analytics.questions.run_comparison import compare_runs
         from analytics.report.answers import build_comparison_result
 
-        return build_comparison_result(compare_runs(self, runs))
+        return build_comparison_result(compare_runs(self, [find_run_id(self.archive, run) for run in runs]))
 
     # Decisions.
 
@@ -229,7 +234,7 @@ class Archive(OpenArchive):
             A ``Result`` with a row for each agent, ply and choice.
 
         Raises:
-            RequestError: No game meets the filters.
+            RequestError: No game meets the filters, or there is no such kind of decision.
 
         Examples:
             >>> import analytics
@@ -240,8 +245,10 @@ class Archive(OpenArchive):
         """
         from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
 
-        build = build_first_placements_section if decision == "placement" else build_first_gifts_section
-        return self._build_section(build, f"First {decision}s", games)
+        builders = {"gift": build_first_gifts_section, "placement": build_first_placements_section}
+        if decision not in builders:
+            raise RequestError(f"decision {decision!r} is not known{suggest_valid_names(decision, builders)}")
+        return self._build_section(builders[decision], f"First {decision}s", games)
 
     def mistakes(self, *, positions: int = 10, **games: Unpack[GameFilters]) -> Result:
         """Return the mean regret in half-points and the share of blunders of each agent, in total and by ply.
@@ -369,7 +376,7 @@ class Archive(OpenArchive):
             A ``Result`` with a row for each game.
 
         Raises:
-            RequestError: No game can meet the filters.
+            RequestError: No game can meet the filters, or ``limit`` is negative.
 
         Examples:
             >>> import analytics
@@ -379,6 +386,8 @@ class Archive(OpenArchive):
         """
         from analytics.report.answers import build_list_result
 
+        if limit is not None and limit < 0:
+            raise RequestError(f"limit={limit} is less than 0: write a number of games, or None for all")
         condition = self._build_condition_if_games_meet(self._build_filter(games, default_trainings=True))
         from_clause = f"FROM games WHERE ({condition})"
         total = int(self.sql(f"SELECT count(*) {from_clause}").item())
@@ -394,7 +403,7 @@ class Archive(OpenArchive):
         which ``quarto.solve`` takes. What was not judged or not logged is null.
 
         Args:
-            run: The id of a run.
+            run: The id of a run, or its first digits, as tables show them.
             game_id: The id of a game of this run.
 
         Returns:
@@ -402,6 +411,7 @@ class Archive(OpenArchive):
 
         Raises:
             NotFoundError: The game is not in the archive.
+            RequestError: The ids of several runs begin with these digits.
 
         Examples:
             >>> import analytics
@@ -413,9 +423,10 @@ class Archive(OpenArchive):
         from analytics.questions import logged_games
         from analytics.report.answers import build_game_result
 
-        logged = logged_games.load_logged_game(self, run, game_id)
-        judgements = logged_games.read_judgements(self, run, game_id)
-        return build_game_result(logged, judgements, logged_games.read_evaluations(self, run, game_id))
+        run_id = find_run_id(self.archive, run)
+        logged = logged_games.load_logged_game(self, run_id, game_id)
+        judgements = logged_games.read_judgements(self, run_id, game_id)
+        return build_game_result(logged, judgements, logged_games.read_evaluations(self, run_id, game_id))
 
     def runs(self) -> Result:
         """Return all runs, the oldest first; tables for people have fewer columns.
@@ -487,7 +498,8 @@ class Archive(OpenArchive):
             agent: A label, with or without the parameters that have their defaults.
 
         Returns:
-            The stored label, or ``agent`` itself if it names no stored agent.
+            The stored label, or ``agent`` itself if it names no stored agent. If a run that was added after the archive
+            was opened has this agent, a warning says so.
 
         Examples:
             >>> import analytics
@@ -495,6 +507,14 @@ class Archive(OpenArchive):
             'random'
 
         """
+        label = self._find_label_or_keep_text(agent)
+        if not any(label in record.labels for record in self.archive.load_runs()) and is_agent_of_newer_run(
+            self.archive, label
+        ):
+            logger.warning("%s", labels.format_stale_warning(label))
+        return label
+
+    def _find_label_or_keep_text(self, agent: str) -> str:
         return labels.find_stored_label_or_keep_text(self.archive.load_runs(), agent)
 
     # From filters to games.
@@ -506,12 +526,14 @@ class Archive(OpenArchive):
         if unknown:
             raise TypeError(f"{next(iter(unknown))!r} is no filter of games: write one of {', '.join(_FILTERS)}")
         agent, opponent = (
-            None if label is None else self.find_label(label) for label in (games.get("agent"), games.get("opponent"))
+            None if label is None else self._find_label_or_keep_text(label)
+            for label in (games.get("agent"), games.get("opponent"))
         )
         run = games.get("run")
+        runs = () if run is None else (run,) if isinstance(run, str) else tuple(run)
         return GameFilter(
             where=games.get("where"),
-            runs=() if run is None else (run,) if isinstance(run, str) else tuple(run),
+            runs=tuple(find_run_id(self.archive, run_id) for run_id in runs),
             rules=games.get("rules"),
             agent=agent,
             opponent=opponent,
@@ -528,12 +550,15 @@ class Archive(OpenArchive):
         return build_games_condition(self, game_filter)
 
     def _build_section(self, build: Callable[[ReportData], Result], title: str, games: GameFilters) -> Result:
+        from analytics.report.advice import word_for_python
         from analytics.report.report_data import select_report_data
 
         game_filter = self._build_filter(games, default_trainings=True)
         selected = select_report_data(self, self._build_condition_if_games_meet(game_filter))
         data = replace(selected, agent=game_filter.agent, opponent=game_filter.opponent)
-        return replace(build(data), title=title, omissions=data.omitted_agent_notes)
+        result = build(data)
+        omissions = data.describe_omitted_agents(result.frame)
+        return replace(result, title=title, missing=word_for_python(result.missing), omissions=omissions)
 
 
 _FILTERS = tuple(GameFilters.__annotations__)

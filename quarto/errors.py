@@ -20,10 +20,60 @@ from typing import Any
 PROJECT_FOLDERS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
 
 
+class Advice(str):  # noqa: SLOT000  (its parts are attributes)
+    """A remark with the command that helps, as text, which also knows the call of Python that helps instead.
+
+    Attributes:
+        text: The remark alone.
+        command: What helps on the command line, such as ``'qarena annotate' judges them``.
+        call: What helps in Python, such as ``runners.annotate() judges them``.
+        separator: What stands between the remark and the advice in the text of an error.
+
+    """
+
+    text: str
+    command: str
+    call: str
+    separator: str
+
+    def __new__(cls, text: str, command: str, call: str, separator: str = ": ") -> Advice:  # noqa: PYI034  (``Self`` is newer)
+        """Build the remark from its parts."""
+        advice = super().__new__(cls, f"{text} ({command})")
+        advice.text, advice.command, advice.call, advice.separator = text, command, call, separator
+        return advice
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the class and the parts, from which a copy in another process is built."""
+        return type(self), (self.text, self.command, self.call, self.separator)
+
+    @property
+    def for_python(self) -> str:
+        """The remark with the Python call instead of the command."""
+        return f"{self.text} ({self.call})"
+
+
 class ArenaError(Exception):
-    """An error whose text is one line for the user: the value, the likely cause, and what to do."""
+    """An error whose text is one line for the user: the value, the likely cause, and what to do.
+
+    If the text is an ``Advice``, Python's users read its call, and those of the command line its command.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        remark = self.args[0] if self.args else ""
+        return f"{remark.text}{remark.separator}{remark.call}" if isinstance(remark, Advice) else super().__str__()
+
+    @property
+    def for_command_line(self) -> str:
+        """The text of the error for users of the command line."""
+        remark = self.remark
+        return f"{remark.text}{remark.separator}{remark.command}" if isinstance(remark, Advice) else remark
+
+    @property
+    def remark(self) -> str:
+        """The text of the error, as an ``Advice`` if it is one."""
+        return self.args[0] if self.args and isinstance(self.args[0], Advice) else str(self)
 
 
 class RequestError(ArenaError):

@@ -25,6 +25,7 @@ from analytics.questions.pairings import (
 from analytics.questions.selection import (
     ALL_GAMES,
     ALWAYS_TRUE,
+    ONLY_TRAININGS,
     GameFilter,
     check_single_rules,
     describe_pairings_of_identical_games,
@@ -34,7 +35,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
 from analytics.statistics.tally import FORFEITS, Tally, build_tally
 from analytics.store.records import RunRecord
-from quarto.errors import FailureError, RequestError
+from quarto.errors import Advice, FailureError, RequestError
 
 MAX_NAMED = 3  # incomplete runs that a warning names
 ResultsByPairing = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
@@ -144,7 +145,7 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
     records = _select_runs_including_trainings(opened, game_filter)
     chosen = [record for record in records if game_filter.can_match_run(record)]
     if records and not chosen:
-        raise RequestError("all chosen games were played by trainings, which are left out: --trainings includes them")
+        raise RequestError(Advice(ONLY_TRAININGS, "--trainings includes them", "trainings=True includes them"))
     check_single_rules(chosen)
     results = (
         load_tally_results(opened, chosen)
@@ -161,21 +162,30 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
     """Describe the runs that lack games for which their commands asked.
 
-    The result has one warning about all of these runs, or is empty if there are none.
+    The result has a warning about the runs that can be continued, and one about those that cannot.
     """
-    missing_ranges = {
-        record.run_id: opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
-        for record in records
-    }
-    incomplete_runs = [
-        f"{record.run_id} ({record.unit_line.count_games(missing_ranges[record.run_id]):,} games missing)"
-        for record in records
-        if missing_ranges[record.run_id]
-    ]
-    if not incomplete_runs:
-        return []
-    more = f" and {len(incomplete_runs) - MAX_NAMED:,} more" if len(incomplete_runs) > MAX_NAMED else ""
-    return [f"not complete: {', '.join(incomplete_runs[:MAX_NAMED])}{more}; the same command plays the rest of a run"]
+    continuable, final = list[str](), list[str]()
+    for record in records:
+        missing_ranges = opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
+        if missing_ranges:
+            games = record.unit_line.count_games(missing_ranges)
+            (final if record.has_objects else continuable).append(f"{record.run_id} ({games:,} games missing)")
+    warnings = list[str]()
+    if continuable:
+        rest = "plays the rest of a run"
+        warnings.append(
+            Advice(f"not complete: {_join_few(continuable)}", f"the same command {rest}", f"the same call {rest}")
+        )
+    if final:
+        warnings.append(
+            f"not complete: {_join_few(final)}; nothing can play the rest, because their agents were objects"
+        )
+    return warnings
+
+
+def _join_few(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - MAX_NAMED:,} more" if len(texts) > MAX_NAMED else ""
+    return f"{', '.join(texts[:MAX_NAMED])}{more}"
 
 
 def _select_runs_including_trainings(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
@@ -197,7 +207,11 @@ def _select_runs_including_trainings(opened: OpenArchive, game_filter: GameFilte
     if not records:
         of_runs = f" of run {', '.join(game_filter.runs)}" if game_filter.runs else ""
         raise RequestError(
-            f"archive {archive.root} has no games{of_runs}: {archive.format_command('archive ls')} lists the runs"
+            Advice(
+                f"archive {archive.root} has no games{of_runs}",
+                f"{archive.format_command('archive ls')} lists the runs",
+                "archive.runs() lists the runs",
+            )
         )
     game_filter.check_rules_were_played(records)
     return [record for record in records if game_filter.rules in (None, record.rules.name)]
@@ -337,9 +351,13 @@ def _describe_ambiguous_labels_and_omissions(
         for agent in record.spec["agents"]:
             description = json.dumps(dict(agent), sort_keys=True)
             agents.setdefault(agent["label"], {}).setdefault(description, []).append(record.run_id)
-    notes = [
-        f"{label!r} is not the same agent in all of these games, as in runs {' and '.join(runs[0] for runs in kinds)}: "
-        "choose runs with --run"
+    notes: list[str] = [
+        Advice(
+            f"{label!r} is not the same agent in all of these games, as in runs "
+            f"{' and '.join(runs[0] for runs in kinds)}",
+            "choose runs with --run",
+            "choose runs with run=…",
+        )
         for label, kinds in ((label, list(kinds.values())) for label, kinds in sorted(agents.items()))
         if len(kinds) > 1 and label in labels
     ]
@@ -350,7 +368,7 @@ def _describe_ambiguous_labels_and_omissions(
             if omitted_training_count == 1
             else f"{omitted_training_count:,} runs of trainings are"
         )
-        notes.append(f"{runs} left out: --trainings includes them")
+        notes.append(Advice(f"{runs} left out", "--trainings includes them", "trainings=True includes them"))
     return [
         *notes,
         *(

@@ -36,6 +36,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import MAX_PAIRS
+from quarto.errors import Advice
 
 
 @dataclass(frozen=True)
@@ -471,10 +472,11 @@ def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames
         for label, code in run_codes.items()
         if label in ambiguous_labels
     }
-    notes = []
+    notes = list[str]()
     for label, label_codes in ambiguous_labels.items():
         names = " and ".join(_format_code_label(label, code) for code in label_codes)
-        notes.append(f"{label!r} was played by {len(label_codes)} codes, shown as {names}: --run chooses runs of one")
+        text = f"{label!r} was played by {len(label_codes)} codes, shown as {names}"
+        notes.append(Advice(text, "--run chooses runs of one", "run=… chooses runs of one"))
     extended = [run_id for run_id, record in records.items() if _is_extended_by_unverified_code(record)]
     if extended:
         notes.append(f"run {', '.join(extended)} has games of several codes under one label: other code extended it")

@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 from analytics.questions.sql.conditions import check_and_combine_both_conditions, check_condition
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import RUN_ID_SQL, file_rows_sql, quote_text_or_number, run_condition_sql
-from analytics.store.archive import ArchiveStore, check_record_format, unknown_run_error
+from analytics.store.archive import ArchiveStore, check_record_format, is_agent_of_newer_run, unknown_run_error
 from analytics.store.game_tables import RangeGames
 from analytics.store.marker import VerifiableFile
 from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError, describe_nearest_name, suggest_valid_names
+from quarto.errors import Advice, FailureError, RequestError, describe_nearest_name, suggest_valid_names
 
+ONLY_TRAININGS = "all chosen games were played by trainings, which are left out"
 MISSPELLING_SIMILARITY = 0.8  # of names of rules: 'squarre' is taken for 'square', 'torus_square' is not
 
 
@@ -89,15 +90,17 @@ class GameFilter:
         records = [check_record_format(record) for record in records if self._is_in_period(record)]
         if all_records and not records:
             raise RequestError(
-                f"archive {archive.root} has no runs of that period: {archive.format_command('archive ls')} lists all"
+                Advice(
+                    f"archive {archive.root} has no runs of that period",
+                    f"{archive.format_command('archive ls')} lists all",
+                    "archive.runs() lists all",
+                )
             )
         self.check_rules_were_played(records)
         labels = {label for record in records for label in record.labels if self.rules in (None, record.rules.name)}
         for requested_label in (self.agent, self.opponent):
             if requested_label is not None and requested_label not in labels:
-                raise RequestError(
-                    f"agent {requested_label!r} is not in these runs{suggest_valid_names(requested_label, labels)}"
-                )
+                raise _build_unknown_agent_error(archive, requested_label, labels)
         return [record for record in records if self.can_match_run(record)]
 
     def check_rules_were_played(self, records: Collection[RunRecord]) -> None:
@@ -107,6 +110,14 @@ class GameFilter:
             suggestion = describe_nearest_name(self.rules, names, MISSPELLING_SIMILARITY).rstrip()
             names_and_suggestion = "; ".join(filter(None, [", ".join(names), suggestion]))
             raise RequestError(f"no games were played by rules {self.rules!r} here, only by: {names_and_suggestion}")
+
+
+def _build_unknown_agent_error(archive: ArchiveStore, label: str, labels: Iterable[str]) -> RequestError:
+    text = f"agent {label!r} is not in these runs"
+    if is_agent_of_newer_run(archive, label):
+        text = f"{text}, and is in a run that was added after the archive was opened"
+        return RequestError(Advice(text, "give the command again", "archive.refresh() reads it"))
+    return RequestError(f"{text}{suggest_valid_names(label, labels)}")
 
 
 ALL_GAMES = GameFilter()
@@ -119,9 +130,7 @@ def build_games_condition(opened: OpenArchive, game_filter: GameFilter) -> str:
     """
     records, all_records = game_filter.select_runs(opened.archive), opened.archive.load_runs()
     if all_records and not records:
-        raise RequestError(
-            "all chosen games were played by trainings, which are left out: trainings=True (--trainings) includes them"
-        )
+        raise RequestError(Advice(ONLY_TRAININGS, "--trainings includes them", "trainings=True includes them"))
     conditions = [run_condition_sql(record.run_id for record in records)] if len(records) < len(all_records) else []
     agents_by_seat = [
         " AND ".join(
@@ -147,12 +156,17 @@ def check_single_rules(records: Collection[RunRecord]) -> None:
     names = dict.fromkeys(record.rules.name for record in records)
     if len(names) > 1:
         raise RequestError(
-            f"the chosen games were played under different rules, {', '.join(names)}: choose one with --rules NAME"
+            Advice(
+                f"the chosen games were played under different rules, {', '.join(names)}",
+                "choose one with --rules NAME",
+                f"choose one, as in rules={next(iter(names))!r}",
+            )
         )
     run_by_rules = {record.rules: record.run_id for record in records}
     if len(run_by_rules) > 1:
         ids = ", ".join(run_by_rules.values())
-        raise RequestError(f"rules {next(iter(names))!r} are not the same in all runs: choose with --run one of {ids}")
+        text = f"rules {next(iter(names))!r} are not the same in all runs"
+        raise RequestError(Advice(text, f"choose with --run one of {ids}", f"choose with run=… one of {ids}"))
 
 
 def _parse_moment_or_unbounded(text: str | None, default_time: time, option: str) -> datetime:
@@ -258,9 +272,13 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
         counts = {run_id: len(ids) for run_id, ids in ids_by_run.items()}
     if not counts:
         problem = "has no games" if where is None else f"has no game with where={where!r}"
+        command = opened.archive.format_command('sql "FROM games LIMIT 5"')
         raise RequestError(
-            f"archive {opened.archive.root} {problem}: see some games with "
-            + opened.archive.format_command('sql "FROM games LIMIT 5"')
+            Advice(
+                f"archive {opened.archive.root} {problem}",
+                f"see some games with {command}",
+                "archive.games(limit=5) shows some games",
+            )
         )
     runs = tuple(check_record_format(record) for record in opened.archive.load_runs() if record.run_id in counts)
     unrecorded_runs = sorted(set(counts) - {record.run_id for record in runs})

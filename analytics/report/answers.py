@@ -52,6 +52,7 @@ from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from analytics.report.text_tables import to_table
+from quarto.errors import Advice
 from quarto.game import Game
 from quarto.notation import format_game, format_position
 from quarto.rules import NONE
@@ -138,10 +139,12 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
     """
     rows = answer.rows.head(max_rows)
     order, count = ORDER_DESCRIPTIONS[query.sort], len(answer.rows)
-    hint = "" if answer.by == query.by or answer.first_free else " (all: --by turn)"
-    selection = f", the {len(rows)} {order} of {count}{hint}" if len(rows) < count else ""
-    decisions = f"{format_count_with_noun(answer.games, 'game')} by {answer.by}{_describe_deciders(query)}{selection}"
+    decisions = f"{format_count_with_noun(answer.games, 'game')} by {answer.by}{_describe_deciders(query)}"
     title = f"{answer.subject}: {decisions}; in %, for {DECIDERS[answer.by]}"
+    if len(rows) < count:
+        title += f"; the {len(rows)} {order} of {count}"
+        if answer.by != query.by and not answer.first_free:
+            title = Advice(title, "all: --by turn", 'all: by="turn"')
     games = [format_short_game_name(*game) for game in rows.select("run_id", "game_id").iter_rows()]
     sample = (
         text_column("game", games)._replace(drop_priority=8),

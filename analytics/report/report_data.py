@@ -148,15 +148,14 @@ class ReportData:
             agents = [agent for agent in self._ranked_then_rated_agents if agent in agents][:MAX_AGENTS]
         return tuple(sorted(agents))
 
-    @property
-    def omitted_agent_notes(self) -> list[str]:
-        """Sentences that say how many agents the tables and pictures of these games leave out, if any."""
-        count = sum(map(self._is_requested, self.games_by_agent))
-        return (
-            [f"the best {len(self.shown_agents)} of {count:,} agents are shown"]
-            if count > len(self.shown_agents)
-            else []
-        )
+    def describe_omitted_agents(self, frame: pl.DataFrame) -> list[str]:
+        """Describe how many of the agents in a frame are shown; the result is empty if all are.
+
+        ``frame`` has all rows of a section. An agent may have none, such as one whose games were not judged.
+        """
+        agents = set(frame["agent"].drop_nulls()) - {""} if "agent" in frame.columns else set[str]()
+        shown = len(agents & {*self.shown_agents})
+        return [f"the best {shown} of {len(agents):,} agents are shown"] if shown < len(agents) else []
 
     def _is_requested(self, agent: str) -> bool:
         """Return whether the user asked for rows about the agent with this name."""

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from analytics.questions.columns import Table
 from analytics.report import style
-from analytics.report.advice import Advice, word_for_python
+from analytics.report.advice import word_for_python
 from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
 from analytics.report.text_tables import build_escaped_plain_table, print_fitting_tables, to_table
@@ -52,7 +52,7 @@ class Result:
     numbers: Table | None = None  # the figures' values, or a second table; pages show it on request
     others: Sequence[Table] = ()  # more tables
     side_by_side: bool = False  # figures and table side by side
-    missing: str | Advice = ""
+    missing: str = ""
     legend: Sequence[str] = ()  # what the figures' colours show: results, and "random play"
     title: str = ""
     # All rows, unrounded; shares and scores are from 0 to 1.
@@ -60,7 +60,7 @@ class Result:
     run_id: str = ""  # the run that the result is about; empty if there is none or several
     policy_id: str = ""  # the policy that the result is about; empty if there is none or several
     # What readers of the numbers alone must know, too, such as that games are copies.
-    warnings: Sequence[str | Advice] = ()
+    warnings: Sequence[str] = ()
     omissions: Sequence[str] = ()  # what the tables leave out of the frame
     prints_numbers: bool = True  # False: ``numbers`` are many rows of the frame, which pages fold and print leaves out
 
@@ -86,8 +86,15 @@ class Result:
     def for_python(self) -> Result:
         """The same result for users of Python: its remarks name calls of Python instead of commands."""
         omissions = [f"{text}: the frame has all" for text in self.omissions]
-        warnings = [*map(word_for_python, self.warnings), *omissions]
-        return replace(self, missing=word_for_python(self.missing), warnings=warnings, omissions=())
+        return replace(
+            self,
+            table=self.table and _word_table_for_python(self.table),
+            numbers=self.numbers and _word_table_for_python(self.numbers),
+            others=[*map(_word_table_for_python, self.others)],
+            missing=word_for_python(self.missing),
+            warnings=[*map(word_for_python, self.warnings), *omissions],
+            omissions=(),
+        )
 
     @property
     def printed_omissions(self) -> list[str]:
@@ -179,6 +186,11 @@ class Result:
         except OSError as error:
             raise FailureError(f"cannot write {target}: {error.strerror or error}") from error
         return target
+
+
+def _word_table_for_python(table: Table) -> Table:
+    """Return a table whose title and legend name calls of Python instead of commands."""
+    return replace(table, title=word_for_python(table.title), legend=word_for_python(table.legend))
 
 
 def to_sentence(text: str) -> str:

@@ -19,8 +19,9 @@ from pathlib import Path, PurePath
 from msgspec import structs
 
 from analytics.store import marker
-from analytics.store.files.backend import FileStatus, explain_errors, format_archive_option
+from analytics.store.files.backend import DEFAULT_ARCHIVE, FileStatus, explain_errors, format_archive_option
 from analytics.store.files.local_files import find_backend
+from analytics.store.labels import find_stored_label_or_keep_text
 from analytics.store.ranges import (
     FileSlice,
     Range,
@@ -44,7 +45,7 @@ from analytics.store.records import (
     parse_record_file,
 )
 from analytics.store.schema import SCHEMA_VERSION
-from quarto.errors import FailureError, NotFoundError, RequestError, describe_nearest_name
+from quarto.errors import Advice, FailureError, NotFoundError, RequestError, describe_nearest_name
 
 WRITER_POLL_SECONDS = 0.05
 PRESENCE_CHECK_SECONDS = 10.0  # between checks whether a store still has the archive, because each check is a request
@@ -101,6 +102,14 @@ class ArchiveStore:
     def format_command(self, command: str) -> str:
         """Format a command of ``qarena`` that applies to this archive, in quotes, for messages."""
         return f"'qarena {command}{format_archive_option(self.root)}'"
+
+    def format_call(self, function: str, *arguments: str) -> str:
+        """Format a call of a function of ``runners`` that applies to this archive, for messages in Python.
+
+        ``arguments`` are the keyword arguments as they are written, such as ``choices=True``.
+        """
+        root = [] if self.root == DEFAULT_ARCHIVE else [repr(str(self.root))]
+        return f"runners.{function}({', '.join([*root, *arguments])})"
 
     # Tables: which ranges of units readers use, and their files.
 
@@ -486,12 +495,59 @@ def _parse_run_number_or_zero(content: bytes) -> int:
     return 0
 
 
+def list_newer_run_ids(archive: ArchiveStore) -> list[str]:
+    """List the ids of the runs that are in an archive now and not in this view of it, sorted."""
+    view_ids = {*archive.list_recorded_run_ids()}
+    return [run_id for run_id in ArchiveStore(archive.root).list_recorded_run_ids() if run_id not in view_ids]
+
+
+def is_agent_of_newer_run(archive: ArchiveStore, label: str) -> bool:
+    """Return whether an agent played in a run that is in an archive now and not in this view of it."""
+    present_archive, records = ArchiveStore(archive.root), list[RunRecord]()
+    for run_id in list_newer_run_ids(archive):
+        with suppress(FailureError):  # a damaged record names no agent
+            records += filter(None, [present_archive.find_run(run_id)])
+    stored_label = find_stored_label_or_keep_text(records, label)
+    return any(stored_label in record.labels for record in records)
+
+
 def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]) -> NotFoundError:
     """Build the error for a run that is not in an archive, with the most similar of ``run_ids`` as a suggestion."""
+    text = f"run {run_id!r} is not in archive {archive.root}"
+    if run_id and any(newer_id.startswith(run_id) for newer_id in list_newer_run_ids(archive)):
+        return NotFoundError(
+            Advice(
+                f"{text} as it was when it was opened, and is in its folder now",
+                "give the command again",
+                "archive.refresh() reads it",
+            )
+        )
     meant = describe_nearest_name(run_id, run_ids)
     return NotFoundError(
-        f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.format_command('archive ls')} lists its runs"
+        Advice(
+            text,
+            f"{meant}{archive.format_command('archive ls')} lists its runs",
+            f"{meant}archive.runs() lists its runs",
+        )
     )
+
+
+MAX_NAMED_RUNS = 6  # of those that an ambiguous beginning may mean
+
+
+def find_run_id(archive: ArchiveStore, digits: str) -> str:
+    """Return the id of the only run whose id begins with ``digits``.
+
+    Raises ``NotFoundError`` if there is no such run, and ``RequestError`` if there are several.
+    """
+    run_ids = archive.list_recorded_run_ids()
+    matches = [run_id for run_id in run_ids if digits and run_id.startswith(digits)]
+    if not matches:
+        raise unknown_run_error(archive, digits, run_ids)
+    if len(matches) > 1:
+        more = ", …" if len(matches) > MAX_NAMED_RUNS else ""
+        raise RequestError(f"run {digits!r} is one of several: {', '.join(matches[:MAX_NAMED_RUNS])}{more}")
+    return matches[0]
 
 
 def select_requested_or_all_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:

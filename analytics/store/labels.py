@@ -181,6 +181,11 @@ def find_stored_label_or_keep_text(records: Iterable[RunRecord], text: str) -> s
     return next((label for label, agent in agents.items() if _is_label_of_agent(text, agent)), text)
 
 
+def format_stale_warning(label: str) -> str:
+    """Format the warning that an agent is in the archive now, but not in the archive as it was when it was opened."""
+    return f"agent {label!r} is in a run that was added after the archive was opened: archive.refresh() reads it"
+
+
 def _is_label_of_agent(text: str, agent: Mapping[str, Any]) -> bool:
     """Return whether a label describes ``agent``, the entry of an agent in a run's record."""
     try:

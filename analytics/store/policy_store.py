@@ -39,7 +39,7 @@ from analytics.store.policy_cards import (
     policy_folder,
 )
 from analytics.store.records import encode_record, parse_record
-from quarto.errors import FailureError, NotFoundError, RequestError, suggest_valid_names
+from quarto.errors import Advice, FailureError, NotFoundError, RequestError, suggest_valid_names
 from quarto.rules import Rules
 
 GENOME_FILE = "genome.json"
@@ -349,8 +349,12 @@ def check_name_free(archive: ArchiveStore, name: str, training: str, key: str = 
     if taken is not None and taken.learned["training"] != training:
         command = archive.format_command(f"policy show {name}")
         raise RequestError(
-            f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
-            f"{taken.learned['games']:,} games; {command} describes it): choose another"
+            Advice(
+                f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
+                f"{taken.learned['games']:,} games)",
+                f"choose another; {command} describes it",
+                "choose another; archive.policies() lists all",
+            )
         )
 
 

@@ -204,6 +204,7 @@ def encode_record(record: JsonRecord | Mapping[str, Any]) -> bytes:
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
+OBJECT_TARGET = "runners.Object"  # of an object that a program passed to ``runners.run``; no class has this identity
 LABEL = re.compile(rf"[^{HIDDEN_CHARACTERS}{SURROGATES}]{{1,200}}")
 # A name of rules, and in brackets what differs from the preset of that name, as the runner names it.
 _SETTING = r"[a-z_]+=[A-Za-z0-9_.-]+"
@@ -362,6 +363,11 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     def swapped(self) -> bool:
         """Whether each pair has a second game, with the seats swapped."""
         return bool(self.spec.get("seats", "swapped") == "swapped")
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether an agent of the run was an object of a program, so that nothing can continue the run."""
+        return any(agent["target"] == OBJECT_TARGET for agent in self.spec["agents"])
 
     @property
     def has_paired_openings(self) -> bool:

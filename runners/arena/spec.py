@@ -16,7 +16,7 @@ from agents.base.agent import Agent, AgentLimits, KernelAgent
 from agents.base.parameters import format_parameter
 from analytics.store.archive import ArchiveStore
 from analytics.store.ranges import UnitLine
-from analytics.store.records import LABEL, compute_run_id
+from analytics.store.records import LABEL, OBJECT_TARGET, compute_run_id
 from analytics.store.texts import to_line
 from quarto.errors import (
     ArenaError,
@@ -44,7 +44,6 @@ SIMPLE_TYPES = {
 }
 OPTIONAL_HINT = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
-OBJECT_TARGET = "runners.Object"  # of an object that a program passed to ``runners.run``; no class has this identity
 HUMAN_TARGET = "runners.play.Human"  # of a person; no class has this identity, because people use `qarena play` only
 AGENT_METHODS = ("play", "choose", "build_player")  # an agent that is no ``KernelAgent`` has one of these
 AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # in ``to_record``

@@ -369,8 +369,7 @@ def _format_error_line(error: BaseException, is_traceback_printed: bool) -> str:
 
     if system_message := explain_system_error(error):
         return to_line(system_message, MAX_ERROR_CHARACTERS)
-    is_expected = isinstance(error, ArenaError)
-    text = to_line(str(error) if is_expected else f"{type(error).__name__}: {error}", MAX_ERROR_CHARACTERS)
-    if is_expected:
-        return text
+    if isinstance(error, ArenaError):
+        return to_line(error.for_command_line, MAX_ERROR_CHARACTERS)
+    text = to_line(f"{type(error).__name__}: {error}", MAX_ERROR_CHARACTERS)
     return text if is_traceback_printed else f"{text} (unexpected; --debug shows where)"

@@ -134,7 +134,7 @@ def _clean_up_and_exit_late(limits: QueryLimits) -> None:
     error = limits.build_timeout_error()
     for folder in ScratchFolder.folders:
         shutil.rmtree(folder, ignore_errors=True)
-    exit_with_message(f"error: {error}", error.exit_code)
+    exit_with_message(f"error: {error.for_command_line}", error.exit_code)
 
 
 def _run_sql_and_output(

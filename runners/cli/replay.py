@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from analytics.questions.columns import format_count_with_noun, format_short_game_name
 from analytics.store.archive import ArchiveStore, check_record_format
-from analytics.store.records import RunRecord
+from analytics.store.records import OBJECT_TARGET, RunRecord
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code_fingerprints import build_code_record, describe_code_differences
 from runners.arena.experiment import build_engine
 from runners.arena.progress import Progress
 from runners.arena.replay import Replay, replay_run
-from runners.arena.spec import OBJECT_TARGET, POLICY_PARAMETERS, AgentSpec, RunSpec
+from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.config.agent_policies import attach_policy
 from runners.config.yaml_options import load_raw_options
 from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit

@@ -29,9 +29,9 @@ from analytics.store.labels import (
     quote_non_ascii_words,
     split_parameters,
 )
-from quarto.errors import FailureError, RequestError, describe_extra_installation, suggest_valid_names
+from quarto.errors import Advice, FailureError, RequestError, describe_extra_installation, suggest_valid_names
 from runners.config.sweep_values import keep_first_value, parse_overrides
-from runners.config.yaml_options import CONF_FOLDER, LIMIT_KEYS, list_options, load_option
+from runners.config.yaml_options import CONF_FOLDER, LIMIT_KEYS, advise_on_own_agents, list_options, load_option
 
 LABEL_PATTERN = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 HYDRA_FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
@@ -261,8 +261,8 @@ def _describe_missing_option(file: str, options: Sequence[str]) -> str:
     if group.partition("/")[0] == "archive":
         folder = f"{group}/{name}".partition("/")[2]
         return f"archive={folder}: name the archive's folder by --archive {folder}"
-    remedy = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
-    return f"{group or 'config'} {name!r} does not exist{suggest_valid_names(name, options)}{remedy}"
+    text = f"{group or 'config'} {name!r} does not exist{suggest_valid_names(name, options)}"
+    return advise_on_own_agents(text) if group == "agent" else text
 
 
 def _describe_type_mismatch(error: ValidationError) -> str:
@@ -282,9 +282,14 @@ def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, override
         for seat, label in enumerate(labels):
             agent = label.partition("(")[0]
             if name in (*load_option("agent", agent), *LIMIT_KEYS):
-                of_seat = f"{'ab'[seat]}.{typed.input_line} or " if len(labels) == 2 else ""
-                remedy = f"{of_seat}'{agent}({keep_first_value(typed)})'"
-                return f"{typed.input_line} is a setting of the agent {agent}: write {remedy}"
+                text = f"{typed.input_line} is a setting of the agent {agent}"
+                full_label = f"{agent}({keep_first_value(typed)})"
+                of_seat = f"{'ab'[seat]}.{typed.input_line}" if len(labels) == 2 else ""
+                forms = [f'overrides=["{of_seat}"]'] if of_seat else []
+                forms += [] if typed.is_sweep_override() and forms else [f"the label {full_label!r}"]
+                return Advice(
+                    text, f"write {of_seat and f'{of_seat} or '}'{full_label}'", f"write {' or '.join(forms)}"
+                )
     prefix = name.removesuffix(str(error.key))
     valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
     return f"key {name!r} does not exist{suggest_valid_names(name, valid)}"

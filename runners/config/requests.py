@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.store.files.backend import parse_location
-from quarto.errors import RequestError, suggest_valid_names
+from quarto.errors import Advice, RequestError, suggest_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
 from runners.arena.request import RunRequest
@@ -103,13 +103,19 @@ def _build_tournament_agents(
         for value in values
     ]
     if len(agents) < 2:
-        match = f"qarena run {shlex.quote(agents[0].label if agents else 'mcts')} random"
-        raise RequestError(f"{len(agents)} agent is named: name two for a match, {match}, or more for a tournament")
+        label = agents[0].label if agents else "mcts"
+        command, call = f"qarena run {shlex.quote(label)} random", f"run({label!r}, 'random')"
+        advice = (f"name two for a match, {match}, or more for a tournament" for match in (command, call))
+        raise RequestError(Advice(f"{len(agents)} agent is named", *advice))
     labels = [agent.label for agent in agents]
     for label in labels if len(agents) > 2 or agents[0] != agents[1] else ():  # a match may be with itself
         if labels.count(label) > 1:
             raise RequestError(
-                f"agents has '{label}' {labels.count(label)} times: give one another label, {{agent: …, name: …}}"
+                Advice(
+                    f"agents has '{label}' {labels.count(label)} times",
+                    "give one another label, {agent: …, name: …}",
+                    f"give one another label, {{'agent': {label!r}, 'name': 'other'}}",
+                )
             )
     return tuple(agents)
 
@@ -188,8 +194,14 @@ def prepare_test(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequenc
     from runners.arena.sprt import SprtExperiment
 
     if cfg.agents is not None and len(cfg.agents) != 2:
-        example = shlex.join(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
-        raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {example}")
+        label = str(next(iter(cfg.agents), "mcts"))
+        raise RequestError(
+            Advice(
+                f"a test is between two agents, not {len(cfg.agents)}",
+                f"name two, {shlex.join(['qarena', 'sprt', label, 'random'])}",
+                f"name two, sprt({label!r}, 'random')",
+            )
+        )
     hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
     shared_keys = [field.name for field in fields(RunConfig) if field.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(RunConfig))

@@ -27,7 +27,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import Container, OmegaConf
 from yaml import YAMLError
 
-from quarto.errors import RequestError, suggest_valid_names
+from quarto.errors import Advice, RequestError, suggest_valid_names
 from runners.arena.identities import to_identities_without_id_keys
 
 if TYPE_CHECKING:
@@ -79,9 +79,19 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
     """
     for folder in folders:
         if (CONF_FOLDER / folder.name).is_dir() and any(folder.glob("*.yaml")):
-            raise RequestError(f"--config-dir {folder}: name the folder that holds {folder.name}/, {folder.parent}")
+            text, advice = f"{folder} holds yamls", f"the folder that holds {folder.name}/"
+            raise RequestError(
+                Advice(
+                    text,
+                    f"name {advice}, --config-dir {folder.parent}",
+                    f"name {advice}, config_dir={str(folder.parent)!r}",
+                )
+            )
         if not folder.is_dir():
-            raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
+            advice = "name the one that holds agent/ or rules/"
+            raise RequestError(
+                Advice(f"{folder} is not a folder", f"{advice}, --config-dir DIR", f"{advice}, config_dir=…")
+            )
     Plugins.instance().register(UserFoldersPlugin)
     saved_folders = list_user_folders()
     added = set_user_folders_returning_added([str(folder.absolute()) for folder in folders])
@@ -128,12 +138,27 @@ def check_option(group: str, name: str) -> None:
     if name in valid:
         return
     if group == "agent" and (name.endswith(".py") or os.path.isdir(name)):  # noqa: PTH112  (as below)
-        raise RequestError(f"{name} is a file or a folder: write the agent's name, and its folder as --config-dir DIR")
+        text, advice = f"{name} is a file or a folder", "write the agent's name, and its folder as"
+        raise RequestError(Advice(text, f"{advice} --config-dir DIR", f"{advice} config_dir=…"))
     for folder in (Path(), *Path().iterdir()) if name.isidentifier() else ():
         if os.path.isfile(folder / group / f"{name}.yaml"):  # noqa: PTH113  (False for an unreadable folder too)
-            raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
-    remedy = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
-    raise RequestError(f"{group} {name!r} does not exist{suggest_valid_names(name, valid)}{remedy}")
+            advice = "name its folder too"
+            raise RequestError(
+                Advice(
+                    f"{group} {name!r} is one of your own",
+                    f"{advice}, --config-dir {folder}",
+                    f"{advice}, config_dir={str(folder)!r}",
+                )
+            )
+    text = f"{group} {name!r} does not exist{suggest_valid_names(name, valid)}"
+    raise RequestError(advise_on_own_agents(text) if group == "agent" else text)
+
+
+def advise_on_own_agents(text: str) -> Advice:
+    """Add to the message about an unknown agent how agents of the user's own are named."""
+    command = "one of your own needs its folder, --config-dir DIR"
+    call = "one of your own needs its folder, config_dir=…, or is an object of your class"
+    return Advice(text, command, call, separator="; ")
 
 
 def find_option_folder(group: str, name: str) -> Path:

@@ -17,6 +17,7 @@ from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError
 from agents.base.player import BatchPlayer, build_player
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import (
+    Advice,
     AnswerError,
     ArenaError,
     FailureError,
@@ -342,8 +343,12 @@ class GuardedAgent:
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
             faults = "; ".join(fault.description for fault in self.list_faults_by_frequency(*FAULT_VERBS))
             raise AllForfeitedError(
-                f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}; "
-                "what was played is kept, and --keep-going plays on"
+                Advice(
+                    f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}",
+                    "what was played is kept, and --keep-going plays on",
+                    "what was played is kept, and keep_going=True plays on",
+                    separator="; ",
+                )
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:

@@ -166,7 +166,7 @@ def build_call(
     """
     for word in words:
         if not isinstance(word, str):
-            raise RequestError(f"{word!r} is no label: qarena {command} takes labels, objects play in runners.run")
+            raise RequestError(f"{word!r} is no label: labels are texts, and only runners.run takes objects")
     folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
     root = archive if archive is None or isinstance(archive, str) else str(find_archive_root(archive))
     return Call(command, command.replace(" ", "_"), words, root, [Path(folder) for folder in folders])

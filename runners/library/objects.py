@@ -19,10 +19,10 @@ import numpy as np
 from agents.base.parameters import format_parameter
 from analytics.store.archive import ArchiveStore
 from analytics.store.labels import quote_for_hydra
-from analytics.store.records import LABEL
+from analytics.store.records import LABEL, OBJECT_TARGET
 from quarto.errors import RequestError
 from runners.arena.executors.base import THREADS
-from runners.arena.spec import OBJECT_TARGET, AgentSpec, format_label
+from runners.arena.spec import AgentSpec, format_label
 from runners.config.arguments import expand_and_quote_override
 from runners.config.requests import OBJECT_KEY
 from runners.config.yaml_options import list_options

@@ -205,7 +205,7 @@ def games_page(
     try:
         games_list = reader.compute_once(_list_games, game_filter, result, order, parse_number_or_default(page, 1))
     except RequestError as raised:
-        error, status = str(raised), find_error_status(raised)
+        error, status = raised.for_command_line, find_error_status(raised)
     reader.snapshot.failed |= bool(games_list.damaged)
     filters = (
         FormField("agent", "Agent", agent, "any", kind="agent"),

@@ -148,7 +148,7 @@ def add_error_pages(app: FastAPI) -> None:
     busy server.
     """
     app.add_exception_handler(
-        ArenaError, lambda request, error: _render_error_page(request, find_error_status(error), str(error))
+        ArenaError, lambda request, error: _render_error_page(request, find_error_status(error), error.for_command_line)
     )
     app.add_exception_handler(HTTPException, _render_http_error)
     app.add_exception_handler(RequestValidationError, _render_form_error)

@@ -140,8 +140,8 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
         kinds=charts.CHART_KINDS,
         **fields._asdict(),
         limits=service.pool.limits,
-        wrong="" if error is None else _find_wrong_word(str(error), text),
-        **(values | ({} if error is None else {"error": str(error)})),
+        wrong="" if error is None else _find_wrong_word(error.for_command_line, text),
+        **(values | ({} if error is None else {"error": error.for_command_line})),
     )
 
 
@@ -188,7 +188,7 @@ def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, 
         try:
             answer_view["figure"] = _build_figure(answer, chart_kind, columns)
         except RequestError as error:
-            answer_view["error"] = str(error)
+            answer_view["error"] = error.for_command_line
     return answer_view
 
 

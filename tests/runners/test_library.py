@@ -335,11 +335,12 @@ def test_what_no_object_can_do_is_refused(tmp_path: Path) -> None:
         (("dumb", "random", 10), {}, "10 is no agent: .* a setting has a name, games=10"),
         ((object(), "dumb"), {}, "is not a KernelAgent"),
         ((Corner(),), {}, "1 agent is named"),
+        (("dumb", Corner(), "dumb"), {}, "another label, {'agent': 'dumb', 'name': 'other'}"),
     ):
         with pytest.raises(RequestError, match=message):
             call(*players, archive=tmp_path / "archive", **settings)
     other: Callable[..., object] = runners.sprt
-    with pytest.raises(RequestError, match=r"objects play in runners\.run"):
+    with pytest.raises(RequestError, match=r"only runners\.run takes objects"):
         other(Corner(), "random", archive=tmp_path / "archive")
     assert not (tmp_path / "archive").exists()
 

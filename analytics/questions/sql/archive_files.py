@@ -34,7 +34,7 @@ from analytics.tables.derived.range_table import (
     list_extents_greatest_first,
     select_ranges_with_most_units,
 )
-from quarto.errors import FailureError, RequestError, suggest_valid_names
+from quarto.errors import Advice, FailureError, RequestError, suggest_valid_names
 
 IRREPLACEABLE_TABLES = (DECISIONS_TABLE, EVALUATIONS_TABLE)  # their rows are in no other table
 
@@ -160,8 +160,12 @@ class ArchiveFiles:
         missing_ranges = unindexed_ranges or self.list_derived_files_and_gaps(POSITIONS_TABLE, run_id, needed.__eq__)[1]
         ranges = len(self.archive.list_effective_ranges(run_id))
         raise NotIndexedError(
-            f"{len(missing_ranges)} of {ranges} ranges of games of run {run_id} are not indexed to ply {int(needed)}: "
-            f"run {self.archive.format_command('archive index')} first (in Python runners.index, then refresh)"
+            Advice(
+                f"{len(missing_ranges)} of {ranges} ranges of games of run {run_id} are not indexed to ply "
+                f"{int(needed)}",
+                f"run {self.archive.format_command('archive index')} first",
+                f"call {self.archive.format_call('index')}, then archive.refresh()",
+            )
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:

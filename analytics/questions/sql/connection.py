@@ -33,14 +33,15 @@ from analytics.questions.sql.definitions import add_dependencies, list_needed_na
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
 from analytics.questions.sql.syntax import POLICY_MACRO, ParsedQuery
+from analytics.store.archive import is_agent_of_newer_run
 from analytics.store.files.local_files import build_filesystem_unless_local
-from analytics.store.labels import find_stored_label_or_keep_text
+from analytics.store.labels import find_stored_label_or_keep_text, format_stale_warning
 from analytics.store.marker import VerifiableFile
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.tables.derived.boards import KEY_COLUMNS
 from analytics.tables.derived.definitions import NotIndexedError
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError, RequestError, describe_nearest_name
 
 logger = logging.getLogger(__name__)
 
@@ -148,18 +149,21 @@ class Connection:
         policy_names = (
             [card.name for card in self._files.archive.load_cards()] if query.policies is None else query.policies
         )
-        if query.texts:
-            self._define_label_macro_and_warn(query.texts, query.labels)
+        if query.texts or query.agents or query.labels:
+            self._define_label_macro_and_warn(query.texts, query.labels, query.agents)
         if policy_names:
             self.duckdb.execute(
                 views.create_policy_macro_sql({name: self.build_policy_query(name) for name in policy_names})
             )
 
-    def _define_label_macro_and_warn(self, texts: Collection[str], labels: Collection[str]) -> None:
-        """Define the macro ``label`` for the labels in a query, and warn of labels that are stored in another form.
+    def _define_label_macro_and_warn(
+        self, texts: Collection[str], labels: Collection[str], agents: Collection[str]
+    ) -> None:
+        """Define the macro ``label`` for the labels in a query, and warn of labels that no agent has.
 
-        ``texts`` has the string literals of the query that look like labels, and ``labels`` has the string literals in
-        calls of the macro.
+        ``texts`` has the string literals of the query that look like labels, ``labels`` has the string literals in
+        calls of the macro, and ``agents`` has those that are compared with a column of agents. The warning names the
+        form in which a label is stored, or a similar label.
         """
         archive, records = self._files.archive, list[RunRecord]()
         for run_id in archive.list_recorded_run_ids():
@@ -169,6 +173,13 @@ class Connection:
         for text in sorted(stored.keys() - {*labels, *self._reported_labels}):
             self._reported_labels.add(text)
             logger.warning("%r is stored as %r: write label(%s)", text, stored[text], views.quote_text_or_number(text))
+        stored_labels = {label for record in records for label in record.labels}
+        for text in sorted({*labels, *agents} - {*stored, *stored_labels, *self._reported_labels}):
+            self._reported_labels.add(text)
+            if is_agent_of_newer_run(archive, text):
+                logger.warning("%s", format_stale_warning(text))
+            elif meant := describe_nearest_name(text, stored_labels):
+                logger.warning("no agent %r is in this archive; %s", text, meant.rstrip())
         if labels:
             self.duckdb.execute(views.create_label_macro_sql(stored))
 

@@ -57,6 +57,7 @@ class ParsedQuery:
     lists_catalogue: bool = False  # whether it reads the catalogue
     texts: frozenset[str] = frozenset()  # its string literals that could be labels with parameters
     labels: frozenset[str] = frozenset()  # its string literals that are arguments of the macro ``label``
+    agents: frozenset[str] = frozenset()  # its string literals that it compares with a column of agents
 
     @property
     def is_certain(self) -> bool:
@@ -157,6 +158,7 @@ def _describe_tree(text: str, tree: Node) -> ParsedQuery:
         or any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes),
         texts=label_texts.possible_labels,
         labels=label_texts.macro_arguments,
+        agents=frozenset(_find_texts_compared_with_agents(nodes)),
     )
 
 
@@ -220,6 +222,26 @@ def _find_possible_labels_and_label_arguments(nodes: Sequence[Node]) -> _LabelTe
         for subtree in ([*nodes], calls)
     )
     return _LabelTexts(frozenset(text for text in texts if text.endswith(")")), frozenset(labels))
+
+
+# Columns with labels of agents, in all views.
+_AGENT_COLUMNS = frozenset(
+    {"agent", "agent_0", "agent_1", "agent_a", "agent_b", "first", "giver", "label", "mover", "opponent", "second"}
+)
+
+
+def _find_texts_compared_with_agents(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield the string literals that a query compares by ``=``, ``<>`` or ``IN`` with a column of agents."""
+    for node in nodes:
+        if node.get("class") == "COMPARISON":
+            operands = [node["left"], node["right"]]
+        elif node.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN"):
+            operands = node["children"]
+        else:
+            continue
+        columns = {operand["column_names"][-1].lower() for operand in operands if operand["class"] == "COLUMN_REF"}
+        if not _AGENT_COLUMNS.isdisjoint(columns):
+            yield from filter(None, (_parse_text_argument({"expression": operand}) for operand in operands))
 
 
 def _find_column_names(tree: Node) -> frozenset[str] | None:

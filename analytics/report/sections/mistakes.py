@@ -32,9 +32,11 @@ REGRET_LEGEND = (
     "loss; blunders: decisions that gave up something"
 )
 PLY_LEGEND = "ply: from 0, the number of pieces on the board; otherwise as above"
-WORST_LEGEND = (
+WORST_LEGEND = Advice(
     "most regret first, then the easiest; value: before the mistake, for the player that decides; saving: choices that "
-    "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
+    "keep it, of all; missed: blunders in this position; game and ply: the worst one",
+    "'qarena show' prints the game",
+    "archive.game(run, id) shows the game",
 )
 NOT_JUDGED = Advice(
     "no decision of these games is judged", "'qarena annotate' does that", "runners.annotate does that, then refresh"

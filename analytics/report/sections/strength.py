@@ -47,7 +47,7 @@ def build_crosstable_section(data: ReportData) -> Result:
     try:
         check_single_rules(data.selection.runs)
     except RequestError as error:
-        return Result(missing=str(error))
+        return Result(missing=error.remark)
     frame = build_shown_crosstable(data).to_frame()
     if frame.is_empty():
         return Result(missing=NOBODY_MET)
@@ -117,7 +117,7 @@ def build_ratings_section(data: ReportData) -> Result:
     try:
         fit = data.rate_agents()
     except RequestError as error:
-        return Result(missing=str(error))
+        return Result(missing=error.remark)
     frame = ratings_frame(fit, data.shown_agents)
     above = number_column("above the next, %", frame["above_next"], format_percent_tenths)
     columns = [number_column("rank", frame["rank"]), *rating_columns_without_agents(frame), above]

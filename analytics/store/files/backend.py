@@ -22,7 +22,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from quarto.errors import FailureError, RequestError
+from quarto.errors import Advice, FailureError, RequestError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://?(.*)", re.DOTALL)
 SCHEMES = ("s3", "gs", "az")  # of object storage
@@ -78,7 +78,7 @@ def parse_location(text: str | PurePath) -> PurePath:
     if isinstance(text, ObjectUrl):
         return text
     if not str(text):
-        raise RequestError("an archive needs a name: --archive DIR")
+        raise RequestError(Advice("an archive needs a name", "--archive DIR", "give the path of a folder, or a URL"))
     match = _URL.fullmatch(str(text))
     if not match or not (match[1] in SCHEMES or "://" in str(text)):
         return expand_home_if_known(text)

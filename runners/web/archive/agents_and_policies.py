@@ -89,7 +89,7 @@ def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> Archiv
     try:
         openings: Table | str = _build_agent_and_opponent_openings_table(opened, agent, rules)
     except RequestError as error:
-        openings = f"No openings to show: {error}."
+        openings = f"No openings to show: {error.for_command_line}."
     regret = _build_regret_by_ply_table(opened, game_filter)
     annotate = format_annotate_command(opened.archive.root, game_filter)
     unjudged = f"No decision of this agent is judged: `{annotate}` does that."

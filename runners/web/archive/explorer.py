@@ -57,7 +57,7 @@ def explore_position_if_readable(opened: OpenArchive, query: OpeningsQuery) -> E
     try:
         explored = run_openings_query(opened, query, with_samples=False)
     except ArenaError as error:  # the board is shown even if the archive is unreadable
-        return build_empty_result(str(error))._replace(damaged=isinstance(error, FailureError))
+        return build_empty_result(error.for_command_line)._replace(damaged=isinstance(error, FailureError))
     return ExplorerResult(explored, sum_equivalent_choices(explored))
 
 

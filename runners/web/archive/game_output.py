@@ -32,7 +32,7 @@ from analytics.questions.logged_games import (
 from analytics.questions.selection import GameFilter
 from analytics.report.answers import build_game_result
 from analytics.report.board_svg import render_animated_game_svg
-from analytics.store.archive import ArchiveStore, unknown_run_error
+from analytics.store.archive import MAX_NAMED_RUNS, ArchiveStore, find_run_id, unknown_run_error
 from quarto.batch import LINE
 from quarto.errors import RequestError
 from quarto.game import Game, describe_line
@@ -44,7 +44,6 @@ from runners.terminal.tables import output_result
 
 BOARD_WIDTH = 2 + 2 * SIDE
 BOARD_GAP = 4  # characters between two boards
-MAX_RUNS = 6  # named in a message
 DEFAULT_WIDTH = 80  # characters of a row of boards, if the output is no terminal
 BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
 VALUE_LEGEND = (
@@ -75,23 +74,19 @@ def parse_game_reference(archive: ArchiveStore, reference: str, run: str | None)
     named = [*([run] if run is not None else []), *runs]
     if len(named) > 1 or not number.isdecimal():
         raise RequestError(f"{reference!r} is not a game: write the run and the game's id, such as 15ab38 555")
-    return GameReference(_find_run_id(archive, named[0] if named else ""), int(number))
+    run_id = find_run_id(archive, named[0]) if named else _find_only_run_id(archive)
+    return GameReference(run_id, int(number))
 
 
-def _find_run_id(archive: ArchiveStore, prefix: str) -> str:
-    """Return the id of the only run whose id begins with ``prefix``.
-
-    Raises ``RequestError`` unless there is exactly one such run.
-    """
+def _find_only_run_id(archive: ArchiveStore) -> str:
+    """Return the id of the archive's only run. Raises ``RequestError`` unless there is exactly one."""
     run_ids = archive.list_recorded_run_ids()
-    matches = [run_id for run_id in run_ids if run_id.startswith(prefix)]
-    if not matches:
-        raise unknown_run_error(archive, prefix, run_ids)
-    if len(matches) > 1:
-        ids = ", ".join(matches[:MAX_RUNS])
-        named = f"run {prefix!r} is one of several" if prefix else "there are several runs, name one"
-        raise RequestError(f"{named}: {ids}{', …' if len(matches) > MAX_RUNS else ''}")
-    return matches[0]
+    if not run_ids:
+        raise unknown_run_error(archive, "", run_ids)
+    if len(run_ids) > 1:
+        more = ", …" if len(run_ids) > MAX_NAMED_RUNS else ""
+        raise RequestError(f"there are several runs, name one: {', '.join(run_ids[:MAX_NAMED_RUNS])}{more}")
+    return run_ids[0]
 
 
 def output_game(root: PurePath, reference: str, run: str | None, output: TableOutput, animate: bool = False) -> None:

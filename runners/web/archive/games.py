@@ -75,7 +75,7 @@ def _scan_readable_games(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[l
             opened.retry_if_file_missing(partial(opened.files.list_and_check_files, "games", row.run_id))
             frames.append(opened.scan("games", row.run_id))
         except FailureError as error:
-            damaged.append(str(error))
+            damaged.append(error.for_command_line)
     return frames, tuple(damaged)
 
 
