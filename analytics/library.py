@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from analytics.arguments import Run, check_text, list_run_id_texts, to_run_id_text, to_whole_number
 from analytics.questions.sql.database import OpenArchive
 from analytics.store import labels
 from analytics.store.archive import find_run_id, is_agent_of_newer_run
@@ -33,7 +34,7 @@ class GameFilters(TypedDict, total=False):
     rules: str | None  # the rules' name, such as "classic"
     agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
     opponent: str | None  # label of the other agent
-    run: str | Sequence[str] | None  # ids of runs, or their first digits
+    run: Run | Sequence[Run] | None  # runs: ids, their first digits, or results about one run
     where: str | None  # a condition on the view ``games``, in DuckDB's SQL
     trainings: bool  # whether games of trainings count, too; games of runs that are named always count
 
@@ -137,11 +138,11 @@ class Archive(OpenArchive):
         fit = fit_ratings(results.tallies, anchor_label, anchor_elo, samples=samples, shared=results.shared)
         return build_ratings_result(results, fit, anchor_label, anchor_elo)
 
-    def compare(self, *runs: str) -> Result:
+    def compare(self, *runs: Run) -> Result:
         """Compare each of some runs with the first one in settings, code, scores, speed and regret.
 
         Args:
-            *runs: The ids of two runs or more, or their first digits.
+            *runs: Two runs or more: their ids, the first digits of these, or results about one run.
 
         Returns:
             A ``Result`` with a row for each pairing and ``run``. Columns: ``first``, ``second``, ``run``, ``games``;
@@ -163,7 +164,9 @@ class Archive(OpenArchive):
         from analytics.questions.run_comparison import compare_runs
         from analytics.report.answers import build_comparison_result
 
-        return build_comparison_result(compare_runs(self, [find_run_id(self.archive, run) for run in runs]))
+        return build_comparison_result(
+            compare_runs(self, [find_run_id(self.archive, to_run_id_text(run)) for run in runs])
+        )
 
     # Decisions.
 
@@ -394,7 +397,7 @@ class Archive(OpenArchive):
         limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
         return build_list_result("Games", self.sql(f"{from_clause} ORDER BY run_id, game_id{limit_clause}"), total)
 
-    def game(self, run: str, game_id: int) -> Result:
+    def game(self, run: Run, game_id: int) -> Result:
         """Return one game, a row for each decision, with exact values if the game is annotated.
 
         Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
@@ -403,7 +406,7 @@ class Archive(OpenArchive):
         which ``quarto.solve`` takes. What was not judged or not logged is null.
 
         Args:
-            run: The id of a run, or its first digits, as tables show them.
+            run: The id of a run, its first digits, as tables show them, or a result about the run.
             game_id: The id of a game of this run.
 
         Returns:
@@ -423,10 +426,10 @@ class Archive(OpenArchive):
         from analytics.questions import logged_games
         from analytics.report.answers import build_game_result
 
-        run_id = find_run_id(self.archive, run)
-        logged = logged_games.load_logged_game(self, run_id, game_id)
-        judgements = logged_games.read_judgements(self, run_id, game_id)
-        return build_game_result(logged, judgements, logged_games.read_evaluations(self, run_id, game_id))
+        run_id, number = find_run_id(self.archive, to_run_id_text(run)), to_whole_number("game_id", game_id)
+        logged = logged_games.load_logged_game(self, run_id, number)
+        judgements = logged_games.read_judgements(self, run_id, number)
+        return build_game_result(logged, judgements, logged_games.read_evaluations(self, run_id, number))
 
     def runs(self) -> Result:
         """Return all runs, the oldest first; tables for people have fewer columns.
@@ -525,15 +528,15 @@ class Archive(OpenArchive):
         unknown: dict[str, Any] = {name: value for name, value in games.items() if name not in _FILTERS}
         if unknown:
             raise TypeError(f"{next(iter(unknown))!r} is no filter of games: write one of {', '.join(_FILTERS)}")
+        for name, remedy in _TEXT_FILTERS.items():
+            check_text(name, games.get(name), remedy)
         agent, opponent = (
             None if label is None else self._find_label_or_keep_text(label)
             for label in (games.get("agent"), games.get("opponent"))
         )
-        run = games.get("run")
-        runs = () if run is None else (run,) if isinstance(run, str) else tuple(run)
         return GameFilter(
             where=games.get("where"),
-            runs=tuple(find_run_id(self.archive, run_id) for run_id in runs),
+            runs=tuple(find_run_id(self.archive, run_id) for run_id in list_run_id_texts(games.get("run"))),
             rules=games.get("rules"),
             agent=agent,
             opponent=opponent,
@@ -562,3 +565,10 @@ class Archive(OpenArchive):
 
 
 _FILTERS = tuple(GameFilters.__annotations__)
+_LABEL_REMEDY = "write one label; for several write where=\"agent_0 IN ('mcts', 'random')\""
+_TEXT_FILTERS = {  # with what to do if the value is no text
+    "agent": _LABEL_REMEDY,
+    "opponent": _LABEL_REMEDY,
+    "rules": "write the name of one set of rules",
+    "where": 'write a condition in SQL, such as "plies < 9"',
+}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MAX_VALUE_CHARACTERS = 80
 PROJECT_FOLDERS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
 
 
@@ -122,6 +123,12 @@ def is_ctrl_c_in_main_thread(error: BaseException) -> bool:
     thread.
     """
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def describe_value(value: object) -> str:
+    """Return the text of a value for a message or, if it is longer than a few words, the kind of the value."""
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_CHARACTERS and "\n" not in text else f"<{type(value).__name__}>"
 
 
 def suggest_valid_names(name: str, valid: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quarto.batch import Batch
 from quarto.bits import lowest_bit, popcount
-from quarto.errors import RequestError
+from quarto.errors import RequestError, describe_value
 from quarto.jit import inline_function, int64, kernel, to_kernel_called_by_address, uint64
 from quarto.notation import format_position
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT, TURN_CODES
@@ -354,7 +354,7 @@ def solve(position: Position | str, rules: Rules = CLASSIC, distance: bool = Tru
         piece in hand on c3 and gives 7.
 
     Raises:
-        RequestError: The text is not a position, or the game is over.
+        RequestError: The text or the value is not a position, or the game is over.
 
     Examples:
         >>> import quarto
@@ -364,6 +364,8 @@ def solve(position: Position | str, rules: Rules = CLASSIC, distance: bool = Tru
 
     """
     view = Position.parse(position, rules) if isinstance(position, str) else position
+    if not isinstance(view, Position):
+        raise RequestError(f"{describe_value(view)} is no position: write its text, such as '0.6F/.3A./..5./C..9 7'")
     if find_finished_lines([*view.board], view.rules) or not view.free:
         text = format_position(view.packed, view.rules.name)
         raise RequestError(f"in {text} the game is over: nothing is left to solve")

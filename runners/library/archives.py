@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from analytics.arguments import Run, list_run_id_texts, to_run_id_text
 from analytics.store.files.backend import DEFAULT_ARCHIVE
+from quarto.errors import RequestError
 from runners.library.calls import Location, find_archive_root, take_turn
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 def annotate(
     archive: Location = DEFAULT_ARCHIVE,
     *,
-    run: str | Sequence[str] = (),
+    run: Run | Sequence[Run] = (),
     where: str | None = None,
     choices: bool = False,
     threads: int | None = None,
@@ -27,7 +29,7 @@ def annotate(
 
     Args:
         archive: The archive, its folder or its URL.
-        run: The ids of runs; none means all runs.
+        run: Runs, by their ids or by results about one run; none means all runs.
         where: A condition on the view ``games``; every file with a game that meets the condition is judged as a whole.
         choices: Whether to count the choices that keep the value, too, which takes longer.
         threads: The number of threads; None means one for each core.
@@ -52,10 +54,17 @@ def annotate(
     from analytics import open_archive
     from analytics.exact.annotation import AnnotationOptions
     from analytics.questions.selection import GameFilter
+    from analytics.report.result import Result
+    from analytics.store.archive import ArchiveStore, find_run_id
+    from analytics.store.records import RUN_ID
     from runners.arena.executors.base import THREADS
     from runners.exact.annotation import annotate_games
 
-    root, runs = find_archive_root(archive), (run,) if isinstance(run, str) else tuple(run)
+    if isinstance(archive, Result) or (isinstance(archive, str) and RUN_ID.fullmatch(archive)):
+        raise RequestError(f"the first argument is an archive: name a run as run={to_run_id_text(archive)!r}")
+    root = find_archive_root(archive)
+    store = ArchiveStore.open(root)
+    runs = tuple(find_run_id(store, run_id) for run_id in list_run_id_texts(run))
     with take_turn():
         try:
             annotate_games(root, GameFilter(where, runs), AnnotationOptions(choices), threads, THREADS)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from quarto.errors import RequestError
+from quarto.errors import RequestError, describe_value
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -94,11 +94,16 @@ def find_archive_root(archive: Location) -> PurePath:
     from analytics.questions.sql.database import OpenArchive
     from analytics.store.files.backend import parse_location
 
-    if isinstance(archive, OpenArchive):
-        return archive.archive.root
-    if not isinstance(archive, str | PurePath):
-        raise RequestError(f"{archive!r:.80} is no archive: name its folder, or pass what open_archive returned")
-    return parse_location(archive)
+    return archive.archive.root if isinstance(archive, OpenArchive) else parse_location(archive)
+
+
+def check_are_labels(agents: Sequence[object]) -> None:
+    """Raise ``RequestError`` if an agent is an object, because only ``runners.run`` takes objects."""
+    for agent in agents:
+        if not isinstance(agent, str):
+            raise RequestError(
+                f"{describe_value(agent)} is no label: labels are texts, and only runners.run takes objects"
+            )
 
 
 class Call(NamedTuple):
@@ -164,9 +169,7 @@ def build_call(
 
     Raises ``RequestError`` if a word is an object, because only ``runners.run`` takes objects in place of labels.
     """
-    for word in words:
-        if not isinstance(word, str):
-            raise RequestError(f"{word!r} is no label: labels are texts, and only runners.run takes objects")
+    check_are_labels(words)
     folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
     root = archive if archive is None or isinstance(archive, str) else str(find_archive_root(archive))
     return Call(command, command.replace(" ", "_"), words, root, [Path(folder) for folder in folders])

@@ -12,6 +12,7 @@ from runners.library.calls import (
     Location,
     Setting,
     build_call,
+    check_are_labels,
     check_is_named,
     find_archive_root,
     format_words,
@@ -225,6 +226,7 @@ def judge(
     from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
     from runners.hosting.interruption import stop_on_signal_then_force_exit
 
+    check_are_labels(agents)
     request = JudgeRequest(agents, find_archive_root(archive), rules=rules)
     with take_turn(), stop_on_signal_then_force_exit() as stop:
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
@@ -247,4 +249,6 @@ def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str])
         else:
             result = build_list_result("", archive.scan("policies").filter(policy_id=card.policy_id).collect())
     note = " ".join([result.note, *notes]).strip()
-    return replace(result, title=f"Policy {card.name}", note=note, policy_id=card.policy_id)
+    run_ids = card.learned["run_ids"]
+    run_id = run_ids[0] if len(run_ids) == 1 else ""
+    return replace(result, title=f"Policy {card.name}", note=note, run_id=run_id, policy_id=card.policy_id)

@@ -20,7 +20,7 @@ from agents.base.parameters import format_parameter
 from analytics.store.archive import ArchiveStore
 from analytics.store.labels import quote_for_hydra
 from analytics.store.records import LABEL, OBJECT_TARGET
-from quarto.errors import RequestError
+from quarto.errors import RequestError, describe_value
 from runners.arena.executors.base import THREADS
 from runners.arena.spec import AgentSpec, format_label
 from runners.config.arguments import expand_and_quote_override
@@ -102,13 +102,15 @@ def _parse_agent(agent: object) -> str | Mapping[str, object] | ObjectEntry:
         return agent
     if isinstance(agent, NOT_AGENT_TYPES):
         raise RequestError(
-            f"{agent!r:.80} is no agent: agents are labels, such as 'mcts', or objects; a setting has a name, "
-            f"games={agent!r:.80}"
+            f"{describe_value(agent)} is no agent: agents are labels, such as 'mcts', or objects; a setting has a "
+            f"name, games={describe_value(agent)}"
         )
     if not isinstance(agent, Mapping):
         return ObjectEntry(agent)
     if "agent" not in agent:
-        raise RequestError(f"{agent!r:.80} names no agent: write {{'agent': 'mcts', 'iterations': 50, 'name': 'fast'}}")
+        raise RequestError(
+            f"{describe_value(agent)} names no agent: write {{'agent': 'mcts', 'iterations': 50, 'name': 'fast'}}"
+        )
     if isinstance(agent["agent"], str):
         return agent
     for key in agent:

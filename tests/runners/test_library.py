@@ -45,12 +45,15 @@ def test_a_call_extends_the_run_of_the_command(qarena: Qarena, tmp_path: Path) -
         assert archive.scan("games").collect().height == 6
     extended = runners.run(label, "random", games=10, seed=7, overrides=["opening_plies=2"], archive=one)
     assert (extended.run_id, extended.frame["games"].to_list()) == (result.run_id, [10])
+    with open_archive(one) as opened:
+        again = runners.run(label, "random", games=4, seed=7, opening_plies=2, archive=opened)
+    assert again.note.endswith("The run had 10 games already, and all count: games=4 asks for fewer.")
     with open_archive(one) as archive:  # what is recorded is a command that repeats it
         command = archive.archive.load_run(result.run_id).command
     assert command == f"qarena run '{label}' random games=10 seed=7 opening_plies=2 --archive {one}"
-    again = qarena(*shlex.split(command)[1:])
-    assert "Nothing to play" in again.out
-    assert result.run_id in again.out
+    repeated = qarena(*shlex.split(command)[1:])
+    assert "Nothing to play" in repeated.out
+    assert result.run_id in repeated.out
 
 
 def test_positions_are_there_after_an_index(tmp_path: Path) -> None:
@@ -102,6 +105,8 @@ def test_keywords_are_the_words_of_the_command(tmp_path: Path) -> None:
         (("random", "dumb"), {"games": 0}, "games=0"),
         (("random", "dumb"), {"seed": "1,2"}, "several values are a sweep"),
         (("random",), {"games": 2}, "1 agent is named"),
+        ((), {"games": 2}, r"no agents are named: name two, run\('mcts', 'random'\)"),
+        (("random", "dumb"), {"overrides": "games=2"}, r"is a text: write a list, overrides=\['games=2'\]"),
         (("random", "seed"), {}, "'seed' is a key"),
     ],
 )
@@ -375,6 +380,11 @@ def test_a_judgement_has_the_rows_of_the_command(qarena: Qarena, tmp_path: Path)
 def test_a_training_returns_its_learning_curve(tmp_path: Path) -> None:
     learned = runners.train(trainer="q_placement", overrides=["trainer.games=40"], archive=tmp_path, progress=False)
     assert learned.title == "Policy q_placement"
+    with open_archive(tmp_path) as archive:
+        assert [learned.run_id] == archive.runs().frame["run_id"].to_list()
+        assert archive.learning_curve(run=learned).frame.equals(learned.frame)
+    with pytest.raises(RequestError, match=r"no trainer is named: name one, train\(trainer='q_placement'\)"):
+        runners.train(archive=tmp_path)
     assert learned.policy_id == learned.frame["policy_id"].item()
     agent = f"policy(policy={learned.policy_id})"  # agents play by the id, too
     assert agents_of(runners.run(agent, "random", games=2, progress=False, archive=tmp_path)) == [agent, "random"]

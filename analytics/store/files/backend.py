@@ -22,7 +22,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from quarto.errors import Advice, FailureError, RequestError
+from quarto.errors import Advice, FailureError, RequestError, describe_value
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://?(.*)", re.DOTALL)
 SCHEMES = ("s3", "gs", "az")  # of object storage
@@ -73,10 +73,13 @@ DEFAULT_ARCHIVE: PurePath = expand_home_if_known(
 def parse_location(text: str | PurePath) -> PurePath:
     """Parse the location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
 
-    ``~`` stands for the user's home folder. Raises ``RequestError`` if a URL is malformed or has another scheme.
+    ``~`` stands for the user's home folder. Raises ``RequestError`` if a URL is malformed or has another scheme, and
+    for any other value.
     """
     if isinstance(text, ObjectUrl):
         return text
+    if not isinstance(text, str | PurePath):
+        raise RequestError(f"{describe_value(text)} is no archive: name its folder or its URL")
     if not str(text):
         raise RequestError(Advice("an archive needs a name", "--archive DIR", "give the path of a folder, or a URL"))
     match = _URL.fullmatch(str(text))
