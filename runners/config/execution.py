@@ -112,7 +112,7 @@ def execute_sweep(application: Application, arguments: CommandArguments) -> tupl
     launch = Launch(arguments.typed, tuple(list_user_folders()), uuid.uuid4().hex[:12])
     with initialize_hydra():
         first_job = compose_first_job(application.config_name, arguments.overrides, multirun=True)
-        sweep, run_jobs = _prepare_sweep(application, arguments, first_job, launch)
+        sweep, run_jobs = _prepare_sweep(application, arguments, first_job, launch, is_quiet=True)
     return sweep, _run_sweep(sweep, run_jobs)
 
 
@@ -121,10 +121,11 @@ def _prepare_sweep(
     arguments: CommandArguments,
     first_job: FirstJob,
     launch: Launch,
+    is_quiet: bool = False,
 ) -> tuple[Sweep, Callable[[], None]]:
     """Check the jobs of a sweep, and return the sweep with a function that carries out its jobs.
 
-    The function must be called while Hydra is not initialised.
+    The function must be called while Hydra is not initialised. If ``is_quiet``, it prints no line for each job.
     """
     from runners.config.sweep import Sweep, run_sweep_job  # a single request needs none of it
 
@@ -132,7 +133,7 @@ def _prepare_sweep(
     for cfg in [first, *compose_other_configs(application.config_name, first, first_job.overrides)]:
         application.check_sweep_job(cfg, cfg.hydra)
     target = application.build_sweep_target(first, first.hydra)
-    sweep = Sweep.from_request(first, arguments, target, application, launch)
+    sweep = Sweep.from_request(first, arguments, target, application, launch, is_quiet)
     run_jobs = initialize_hydra()(run_local_jobs) if runs_jobs_locally(first) else _run_hydra_sweep
     task = partial(run_sweep_job, application, launch)
     return sweep, partial(run_jobs, application.config_name, sweep.overrides, task)

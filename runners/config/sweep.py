@@ -94,10 +94,12 @@ class Sweep:
         target: SweepTarget | None,
         application: Application,
         launch: Launch,
+        is_quiet: bool = False,
     ) -> Sweep:
         """Build the sweep that a request describes; ``first_config`` is the configuration of the first job.
 
-        Raises ``RequestError`` for a launcher or a sweeper that cannot be used here.
+        If ``is_quiet``, no line says which job begins. Raises ``RequestError`` for a launcher or a sweeper that cannot
+        be used here.
         """
         folder = Path(first_config.hydra.sweep.dir).absolute()
         created_folders = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -110,7 +112,7 @@ class Sweep:
             # Quoted, because Hydra would read an id of digits and an e as a number.
             added_overrides.append(f"sweep.id={quote_for_hydra(name)}")
         added_overrides += _check_launcher_and_build_overrides(first_config, arguments.overrides)
-        added_overrides += _build_quiet_logging_overrides(first_config)
+        added_overrides += _build_quiet_logging_overrides(first_config, is_quiet)
         if is_study := first_config.hydra.runtime.choices["hydra/sweeper"] == "optuna":
             added_overrides += _build_optuna_overrides(first_config, arguments.overrides, target, name)
         return Sweep(
@@ -190,9 +192,10 @@ class Sweep:
         return 0 if all(job.record.status == "complete" for job in jobs) else 1
 
 
-def _build_quiet_logging_overrides(first_config: DictConfig) -> list[str]:
+def _build_quiet_logging_overrides(first_config: DictConfig, is_quiet: bool) -> list[str]:
     """Build the override that silences the line for each job if the user wants no progress. Warnings remain."""
-    if first_config.get("progress", True) or OmegaConf.select(first_config, LOGGING_LEVEL_KEY) is None:
+    is_wanted = not is_quiet and first_config.get("progress", True)
+    if is_wanted or OmegaConf.select(first_config, LOGGING_LEVEL_KEY) is None:
         return []
     return [f"{LOGGING_LEVEL_KEY}=WARNING"]
 

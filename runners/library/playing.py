@@ -124,10 +124,11 @@ def sweep(
 
     Returns:
         The rows of these jobs in the view ``sweeps``, sorted by ``job`` and pairing. Columns: ``sweep_id``, ``job``;
-        ``overrides``, a struct of the job's settings; ``run_id``; ``status`` and ``error``, which say what failed and
-        why, as ``note`` does; ``objective`` and its ``value``; ``agent_a``, ``agent_b``, ``games``; ``wins``, ``draws``
-        and ``losses`` of ``agent_a``, and its ``win_rate`` (0 to 1) with the 95 % interval ``win_low`` to ``win_high``.
-        ``print`` shows the command's table. With ``progress=False``, nothing is printed while the jobs run.
+        ``overrides``, a struct of the job's settings, of which ``games`` is called ``games_setting``; ``run_id``;
+        ``status`` and ``error``, which say what failed and why, as ``note`` does; ``objective`` and its ``value``;
+        ``agent_a``, ``agent_b``, ``games``; ``wins``, ``draws`` and ``losses`` of ``agent_a``, and its ``win_rate`` and
+        ``score`` (0 to 1) with 95 % intervals (``win_low`` to ``win_high``, ``score_low`` to ``score_high``).
+        ``print`` shows the command's table.
 
     Raises:
         RequestError: A value is wrong, which is found before the first job begins.
@@ -255,6 +256,9 @@ def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
             rows = archive.scan("sweeps").filter(pl.col("sweep_id") == jobs[0].record.sweep_id)
             frames.append(rows.filter(pl.col("job").is_in(numbers)).collect())
     frame = pl.concat(frames, how="diagonal_relaxed").sort("job", maintain_order=True)
+    settings = frame["overrides"].struct
+    names = [f"{name}_setting" if name in frame.columns else name for name in settings.fields]
+    frame = frame.with_columns(settings.rename_fields(names).alias("overrides"))  # so that unnest works
     return Result(" ".join(f"{note}." for note in notes), sweep.build_table(jobs), title="Sweep", frame=frame)
 
 

@@ -142,7 +142,7 @@ def test_a_sweep_has_the_jobs_and_the_table_of_the_command(
     assert [[cell.strip() for cell in row] for row in printed] == [[*map(str, row)] for row in result.table.text_rows]
 
 
-def test_a_sweep_without_progress_prints_nothing(
+def test_a_sweep_prints_nothing_and_its_frame_is_flat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -150,7 +150,11 @@ def test_a_sweep_without_progress_prints_nothing(
     for progress in (True, False):
         frame = runners.sweep("random", "dumb", games=[2, 4], progress=progress, archive=tmp_path / "archive").frame
         ids.update(frame["sweep_id"])
-        assert ("#1 : " in capfd.readouterr().err) == progress
+        assert capfd.readouterr().err == ""
+    assert frame.unnest("overrides").select("games", "games_setting").rows() == [(4, 2), (4, 4)]  # one run
+    assert frame["score"].to_list() == [
+        pytest.approx((row["wins"] + row["draws"] / 2) / row["games"]) for row in frame.rows(named=True)
+    ]
     assert len(ids) == 1
 
 

@@ -461,6 +461,7 @@ def _build_pairing_columns(result: PairingResult) -> Row:
         "draws": result.draws,
         "losses": result.losses,
         **dict(zip(("win_rate", "win_low", "win_high"), result.win_rate, strict=True)),
+        **dict(zip(("score", "score_low", "score_high"), result.score, strict=True)),
     }
 
 

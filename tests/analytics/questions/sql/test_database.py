@@ -246,6 +246,7 @@ def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: ArchiveSto
             result.losses,
         ]
         assert (row["win_rate"], row["win_low"], row["win_high"]) == result.win_rate
+        assert (row["score"], row["score_low"], row["score_high"]) == result.score
         assert (row["run_id"], row["status"], row["error"]) == (RUN_ID, "complete", None)
     assert (rows[3]["status"], rows[3]["error"], rows[3]["agent_a"]) == ("failed", "no such rules", None)
     assert (rows[4]["status"], rows[4]["run_id"], rows[4]["games"]) == ("interrupted", "ffffffffffff", None)
