@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from runners.library.archives import annotate, index, serve
     from runners.library.learning import build_policy, judge, rebuild_policy, train
+    from runners.library.options import list_options
     from runners.library.playing import run, sprt, sweep
 
     __version__: str
@@ -20,6 +21,7 @@ __all__ = [
     "build_policy",
     "index",
     "judge",
+    "list_options",
     "rebuild_policy",
     "run",
     "serve",
@@ -31,6 +33,7 @@ __all__ = [
 _FUNCTIONS = {  # by the module of ``runners.library`` that defines them
     "archives": ("annotate", "index", "serve"),
     "learning": ("build_policy", "judge", "rebuild_policy", "train"),
+    "options": ("list_options",),
     "playing": ("run", "sprt", "sweep"),
 }
 

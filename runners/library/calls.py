@@ -170,6 +170,10 @@ def build_call(
     Raises ``RequestError`` if a word is an object, because only ``runners.run`` takes objects in place of labels.
     """
     check_are_labels(words)
-    folders = [config_dir] if isinstance(config_dir, str | Path) else config_dir
     root = archive if archive is None or isinstance(archive, str) else str(find_archive_root(archive))
-    return Call(command, command.replace(" ", "_"), words, root, [Path(folder) for folder in folders])
+    return Call(command, command.replace(" ", "_"), words, root, list_folders(config_dir))
+
+
+def list_folders(config_dir: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the folders that the argument ``config_dir`` names: one, several or none."""
+    return [Path(folder) for folder in ([config_dir] if isinstance(config_dir, str | Path) else config_dir)]

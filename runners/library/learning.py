@@ -101,7 +101,7 @@ def build_policy(
     Args:
         kind: A kind of policy in ``conf/kind``, such as ``"gift"``.
         archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
-        overrides: Settings as the command line takes them, such as ``"kind.min_visits=2"``.
+        overrides: Settings as the command line takes them, such as ``"kind.least=2"``.
         config_dir: A folder, or several, with yamls of your own.
         settings: Those settings of the command whose keys have no dot: ``name``, the policy's name, and ``where``, a
             condition on the view ``games``.
@@ -161,19 +161,20 @@ def rebuild_policy(policy: str, archive: Location = DEFAULT_ARCHIVE, *, threads:
     """
     import polars as pl
 
+    from analytics.questions.columns import Table, text_column
     from analytics.report.answers import build_list_result
+    from analytics.report.result import Result
     from runners.learning.policies import rebuilding
 
     with take_turn():
         rebuilding_result = rebuilding.rebuild_policy(find_archive_root(archive), policy, threads)
     frame = pl.DataFrame({"difference": [*rebuilding_result.differences]}, schema={"difference": pl.String})
-    result = build_list_result(f"Policy {rebuilding_result.card.name} learned again", frame)
-    note = (
-        result.note
-        if rebuilding_result.differences
-        else f"identical: {rebuilding_result.size} of policy {rebuilding_result.card.policy_id}"
-    )
-    return replace(result, note=note, policy_id=rebuilding_result.card.policy_id)
+    card, title = rebuilding_result.card, f"Policy {rebuilding_result.card.name} learned again"
+    if rebuilding_result.differences:
+        return replace(build_list_result(title, frame), policy_id=card.policy_id)
+    verdict = {"policy_id": card.policy_id, "verdict": "identical", "compared": rebuilding_result.size}
+    table = Table(title, [text_column(name, [text]) for name, text in verdict.items()])
+    return Result(table=table, title=title, frame=frame, policy_id=card.policy_id)
 
 
 def judge(

@@ -367,9 +367,33 @@ def test_a_policy_is_that_of_the_command(qarena: Qarena, tmp_path: Path) -> None
         with open_archive(root) as archive:
             rebuilt = runners.rebuild_policy("gift", root)
             assert rebuilt.frame.is_empty()
+            assert "identical" in str(rebuilt)
+            assert "difference" not in str(rebuilt)
             assert [rebuilt.policy_id] == archive.policies().frame["policy_id"].to_list()
             ids.append(archive.policies().frame.select("policy_id", "name", "rows").rows())
     assert ids[0] == ids[1]
+
+
+def test_options_are_those_that_yamls_describe(qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "own.yaml").write_text("# Mine.\n_target_: own.Own\ndepth: null # plies\n")
+    (tmp_path / "agent" / "broken.yaml").write_text("[1")
+    agents = runners.list_options(config_dir=tmp_path)
+    assert agents.frame.filter(name="own").rows() == [("own", "Mine.", "depth", "null", "plies")]
+    assert agents.frame.filter(name="random")["parameter"].to_list() == [None]
+    assert "broken.yaml" in agents.note
+    listed = qarena("agents", "--wide", "--config-dir", str(tmp_path))
+    assert listed.code == 2
+    assert agents.table is not None
+    lines = [[cell.strip() for cell in line.split("│")[1:4]] for line in listed.out.splitlines() if line[0] == "│"]
+    assert lines == [[*map(str, row)] for row in agents.table.text_rows]
+    games = runners.list_options("trainer").frame.filter(name="q_placement", parameter="games")
+    assert games["default"].to_list() == ["100000"]
+    call: Callable[..., Result] = runners.list_options
+    for group in ("trainer", "kind", "rules", "objective"):
+        assert not any("_target_" in name for name in call(group).frame["parameter"])
+    with pytest.raises(RequestError, match=r"group 'agents' is not listed; did you mean 'agent'\?"):
+        call("agents")
 
 
 def test_a_judgement_has_the_rows_of_the_command(qarena: Qarena, tmp_path: Path) -> None:
@@ -430,9 +454,9 @@ def test_an_interrupt_keeps_finished_games_and_says_so(tmp_path: Path, monkeypat
 
 def test_the_examples_of_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = ("archives", "learning", "playing")
+    names = ("archives", "learning", "options", "playing")
     results = [doctest.testmod(import_module(f"runners.library.{name}")) for name in names]
-    assert [result.failed for result in results] == [0] * 3
+    assert [result.failed for result in results] == [0] * len(names)
     docs = {name: getattr(runners, name).__doc__ for name in runners.__all__ if name != "__version__"}
     assert [name for name, doc in docs.items() if ">>>" not in doc] == ["serve"]  # which ends with Ctrl-C
 

@@ -368,7 +368,7 @@ def test_agents_are_listed_with_a_line_of_description_each(qarena: Qarena, tmp_p
     assert len(lines) == 4 + len(list((ROOT / "conf/agent").glob("*.yaml")))
     assert max(map(len, lines)) <= 80
     wide = qarena("agents", "--wide").out
-    assert re.search(r"│ rule_based .+│ faithful=False, version=last +│ agents.rule_based.RuleBased +│", wide)
+    assert re.search(r"│ rule_based .+│ faithful=false, version=last +│ agents.rule_based.RuleBased +│", wide)
     assert re.search(r"│ semi_random .+│ +│ agents.semi_random.SemiRandom +│", wide)
     assert qarena("agents", "show", "mcts").out == (ROOT / "conf/agent/mcts.yaml").read_text()
     assert "agent 'mtcs' does not exist; did you mean 'mcts'?" in qarena("agents", "show", "mtcs").err
