@@ -150,19 +150,26 @@ def rebuild_policy(policy: str, archive: str | PurePath = DEFAULT_ARCHIVE, *, th
     """
     import polars as pl
 
-    from analytics.report.answers import build_list_result
+    from analytics.questions.columns import Table, text_column
+    from analytics.report.result import Result
     from runners.learning.policies import rebuilding
 
     with take_turn():
-        rebuilding_result = rebuilding.rebuild_policy(parse_location(archive), policy, threads)
-    frame = pl.DataFrame({"difference": [*rebuilding_result.differences]}, schema={"difference": pl.String})
-    result = build_list_result(f"Policy {rebuilding_result.card.name} learned again", frame)
-    note = (
-        result.note
-        if rebuilding_result.differences
-        else f"identical: {rebuilding_result.size} of policy {rebuilding_result.card.policy_id}"
+        rebuilt = rebuilding.rebuild_policy(parse_location(archive), policy, threads)
+    differences, card = [*rebuilt.differences], rebuilt.card
+    facts = {
+        "policy": f"{card.name} ({card.policy_id})",
+        "size": rebuilt.size,
+        "games": f"{card.learned['games']:,}",
+        "learned again": "differs" if differences else "identical",
+    }
+    return Result(
+        table=Table("", [text_column(heading, [fact]) for heading, fact in facts.items()]),
+        numbers=Table("Differences", [text_column("difference", differences)]),
+        title=f"Policy {card.name} learned again",
+        frame=pl.DataFrame({"difference": differences}, schema={"difference": pl.String}),
+        policy_id=card.policy_id,
     )
-    return replace(result, note=note, policy_id=rebuilding_result.card.policy_id)
 
 
 def judge(
@@ -209,9 +216,9 @@ def judge(
         ['turn', 'placement', 'gift']
 
     """
-    from analytics.report.answers import build_list_result
+    from analytics.report.result import Result
     from runners.arena.executors.base import available_cores
-    from runners.exact.verdict_tables import build_frame_by_kind_and_pieces
+    from runners.exact.verdict_tables import build_frame_by_kind_and_pieces, build_tables
     from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
     from runners.hosting.interruption import stop_on_signal_then_force_exit
 
@@ -220,7 +227,9 @@ def judge(
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
     if judgement is None:
         raise KeyboardInterrupt("interrupted before any agent was judged: make the same call again")
-    return build_list_result("Agents against exact values", build_frame_by_kind_and_pieces(judgement.verdicts))
+    table, by_pieces = build_tables(judgement)
+    frame = build_frame_by_kind_and_pieces(judgement.verdicts)
+    return Result(table=table, numbers=by_pieces, title="Agents against exact values", frame=frame)
 
 
 def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:
@@ -229,12 +238,12 @@ def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str])
     ``root`` is the archive, ``card`` is the policy's card, and ``notes`` are added to the result's note.
     """
     from analytics import open_archive
-    from analytics.report.answers import build_list_result
+    from analytics.report.answers import build_policies_result
 
     with open_archive(root) as archive:
         if "curve.parquet" in card.files:
             result = archive.learning_curve(run=card.learned["run_ids"])
         else:
-            result = build_list_result("", archive.scan("policies").filter(policy_id=card.policy_id).collect())
+            result = build_policies_result(archive.scan("policies").filter(policy_id=card.policy_id).collect())
     note = " ".join([result.note, *notes]).strip()
     return replace(result, title=f"Policy {card.name}", note=note, policy_id=card.policy_id)
