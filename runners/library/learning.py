@@ -238,6 +238,7 @@ def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str])
     ``root`` is the archive, ``card`` is the policy's card, and ``notes`` are added to the result's note.
     """
     from analytics import open_archive
+    from analytics.report.advice import word_for_python
     from analytics.report.answers import build_policies_result
 
     with open_archive(root) as archive:
@@ -245,5 +246,5 @@ def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str])
             result = archive.learning_curve(run=card.learned["run_ids"])
         else:
             result = build_policies_result(archive.scan("policies").filter(policy_id=card.policy_id).collect())
-    note = " ".join([result.note, *notes]).strip()
+    note = " ".join([result.note, *map(word_for_python, notes)]).strip()
     return replace(result, title=f"Policy {card.name}", note=note, policy_id=card.policy_id)

@@ -260,6 +260,7 @@ def _build_verdict_result(outcome: SprtOutcome, notes: Sequence[str]) -> Result:
     """Build the result with the newest verdict on the run of a test; ``notes`` are added to the verdict's sentences."""
     from analytics import open_archive
     from analytics.questions.columns import Table, text_column
+    from analytics.report.advice import word_for_python
     from analytics.report.result import Result
     from runners.arena.sprt_output import format_sweep_row, format_verdict
 
@@ -268,7 +269,7 @@ def _build_verdict_result(outcome: SprtOutcome, notes: Sequence[str]) -> Result:
         frame = archive.scan("verdicts", run_id).sort("created").tail(1).collect()
     row = format_sweep_row(outcome)
     return Result(
-        " ".join([*format_verdict(outcome), *notes]),
+        " ".join([*format_verdict(outcome), *map(word_for_python, notes)]),
         Table("", [text_column(heading, [text]) for heading, text in row.items()]),
         title=f"Test of run {run_id}",
         frame=frame,
@@ -279,8 +280,14 @@ def _build_verdict_result(outcome: SprtOutcome, notes: Sequence[str]) -> Result:
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:
     """Build the result with a run's crosstable; its note has the notes of the request and the agents' misbehaviour."""
     from analytics import open_archive
+    from analytics.report.advice import word_for_python
 
     with open_archive(outcome.root) as archive:
         result = archive.crosstable(run=outcome.run_id)
-    note = " ".join([result.note, *(f"{note[0].upper()}{note[1:]}." for note in [*notes, *outcome.misbehaviour])])
+    note = " ".join(
+        [
+            result.note,
+            *(f"{note[0].upper()}{note[1:]}." for note in [*map(word_for_python, notes), *outcome.misbehaviour]),
+        ]
+    )
     return replace(result, title=f"Run {outcome.run_id}", run_id=outcome.run_id, note=note.strip())
