@@ -272,7 +272,7 @@ def test_what_no_object_can_do_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RequestError, match=message):
             call(*players, archive=tmp_path / "archive", **settings)
     other: Callable[..., object] = runners.sprt
-    with pytest.raises(RequestError, match=r"objects play in runners\.run"):
+    with pytest.raises(RequestError, match=r"only runners\.run takes objects"):
         other(Corner(), "random", archive=tmp_path / "archive")
     assert not (tmp_path / "archive").exists()
 

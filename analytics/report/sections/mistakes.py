@@ -62,15 +62,18 @@ def build_mistakes_section(data: ReportData) -> Result:
 def _advise_annotation(data: ReportData, text: str, choices: bool = False) -> Advice:
     """Add to a remark how to judge the games of a section; with ``choices``, how to count choices, too.
 
-    The archive is named, and the runs unless they are all or too many, because judging all games may take hours.
+    The archive is named, and the runs unless they are all or too many, because judging all games may take hours. A
+    report may be read elsewhere, so the command without ``choices`` names none.
     """
     archive, run_ids = data.opened.archive, [*data.records]
     if len(run_ids) == len(archive.list_recorded_run_ids()):
         run_ids = []
-    options = ["annotate", *(f"--run {run_id}" for run_id in run_ids[:MAX_NAMED_RUNS])]
     arguments = [f"run={run_ids[0]!r}"] if len(run_ids) == 1 else [f"run={run_ids[:MAX_NAMED_RUNS]}"] if run_ids else []
-    command = archive.format_command(" ".join([*options, *["--choices"] * choices]))
     call = archive.format_call("annotate", *arguments, *["choices=True"] * choices)
+    command = "'qarena annotate'"
+    if choices:
+        options = "".join(f" --run {run_id}" for run_id in run_ids[:MAX_NAMED_RUNS])
+        command = archive.format_command(f"annotate{options} --choices")
     more = " for the first runs" if len(run_ids) > MAX_NAMED_RUNS else ""
     return Advice(text, f"{command} does that{more}", f"{call} does that{more}, then archive.refresh()")
 
