@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import quarto
 import runners
 from analytics import Archive, Result, open_archive
 from quarto.errors import Advice, ArenaError, NotFoundError, RequestError
+from quarto.views import Position
 from tests.paths import SAMPLE
 
 RUN = "8d1cb3670fa3"
@@ -215,3 +217,38 @@ def test_an_advice_is_a_text_that_knows_both_wordings() -> None:
     assert str(error) == "two runs are left out: trainings=True includes them"
     assert error.for_command_line == "two runs are left out: --trainings includes them"
     assert RequestError("plain").for_command_line == str(RequestError("plain")) == "plain"
+
+
+class Bad:
+    """An agent that never answers."""
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        raise ValueError("oops")
+
+
+def test_an_agent_that_forfeits_everything_is_counted_once_and_its_run_is_final(tmp_path: Path) -> None:
+    with pytest.raises(ArenaError, match="has forfeited all its first") as refused:
+        runners.run(Bad(), "random", games=2_000, threads=2, progress=False, archive=tmp_path)
+    assert "keep_going=True plays on" in str(refused.value)
+    assert "--keep-going plays on" in refused.value.for_command_line
+    assert " times" not in str(refused.value)
+    remarks = str(open_archive(tmp_path).crosstable())
+    assert "nothing can play the rest, because their agents were objects" in remarks
+    assert "plays the rest of a run" not in remarks
+
+
+def test_people_see_tables_of_a_line_for_each_agent_policy_or_test(tmp_path: Path) -> None:
+    test = runners.sprt("semi_random", "random", elo1=50, seed=3, progress=False, archive=tmp_path)
+    assert test.table is not None
+    assert [column.heading for column in test.table.columns] == ["first", "second", "verdict", "games", "LLR", "nElo"]
+    assert test.note.startswith("Decided after")
+    policy = runners.build_policy("gift", archive=tmp_path)
+    assert policy.table is not None
+    assert "command" not in [column.heading for column in policy.table.columns]
+    rebuilt = runners.rebuild_policy(policy.policy_id, tmp_path)
+    (table,) = rebuilt.tables
+    assert table.text_rows[0][-1] == "identical"
+    verdicts = runners.judge("semi_random", archive=tmp_path, draws=1, games=0)
+    assert verdicts.table is not None
+    assert len(verdicts.table.text_rows) == 1
+    assert verdicts.frame.height > 10

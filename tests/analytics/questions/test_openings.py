@@ -290,7 +290,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     with open_archive(index_first_plies(archive).root) as opened:
         with pytest.raises(
             RequestError,
-            match=f"but {started} were imposed: decisions are free from positions with 2 pieces on, and --imposed",
+            match=f"but {started} were imposed: decisions are free from positions with 2 pieces on, and imposed=True",
         ):
             explore_position(opened, "..../..../..../.... 0")
         assert run_openings_query(opened, OpeningsQuery(EMPTY_BOARD, "turn", imposed=True)).games == started
@@ -424,7 +424,7 @@ def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:
     other = record(build_spec(Rules(diagonals="none")))
     archive.write_run_and_unit_count(other)
     with open_archive(archive.root) as opened:
-        with pytest.raises(RequestError, match="not the same in all runs: choose with --run"):
+        with pytest.raises(RequestError, match="not the same in all runs: choose with run=…"):
             explore_position(opened)
         assert (
             explore_position(opened, games=GameFilter(runs=(archive.list_ids_of_runs_with_games()[0],)))["games"].sum()
