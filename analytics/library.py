@@ -60,6 +60,12 @@ class Archive(OpenArchive):
 
     """
 
+    def __dir__(self) -> list[str]:
+        """Return the questions and the names of ``_NAMES_OF_OPEN_ARCHIVE``; completion leaves out internal names."""
+        questions = {name for name in vars(Archive) if not name.startswith("_")}
+        special = {name for name in super().__dir__() if name.startswith("__")}
+        return sorted(questions | special | {*_NAMES_OF_OPEN_ARCHIVE})
+
     # Strength.
 
     def crosstable(self, *, by_seat: bool = False, **games: Unpack[GameFilters]) -> Result:
@@ -105,10 +111,10 @@ class Archive(OpenArchive):
 
         Columns: ``rank``, which is null for an agent without a rank, and ``unranked``, the reasons for this; ``agent``;
         ``elo`` with its 95 % interval ``low`` and ``high``, in Elo, infinite where the games set no bound; ``games``;
-        ``group``, because ratings compare only agents that games connect; ``bounded``, whether the rating is finite.
-        Two quantities are the same in all rows, each with its interval (``_low``, ``_high``): ``seat``, the value in
-        Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1). ``above LABEL`` is the
-        probability (0 to 1) that the row's agent is stronger than the agent with that label.
+        ``group``, a number from 1, because ratings compare only agents that games connect; ``bounded``, whether the
+        rating is finite. Two quantities are the same in all rows, each with its interval (``_low``, ``_high``):
+        ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1).
+        ``above LABEL`` is the probability (0 to 1) that the row's agent is stronger than the agent with that label.
 
         Args:
             anchor: The label of the agent whose rating is ``anchor_elo``, or None for a mean rating of ``anchor_elo``.
@@ -187,8 +193,8 @@ class Archive(OpenArchive):
         number of decisions that are equivalent by symmetry; ``games`` and their ``share`` (0 to 1); ``wins``, ``draws``
         and ``losses``, and from 0 to 1 ``score``, ``win_rate``, ``draw_rate`` and ``loss_rate`` with 95 % intervals of
         the rates (``_low``, ``_high``), all for the player that decides; ``run_id`` and ``game_id`` of a sample game,
-        the first game with such a decision, and ``sample``, the plies of that game. If games are counted at their first
-        free decision, there are also the columns ``ply`` and ``position``.
+        the first game with such a decision, up to symmetry, and ``sample``, the plies of that game. If games are
+        counted at their first free decision, there are also the columns ``ply`` and ``position``.
 
         Args:
             position: The position in notation, such as ``"..../..../..../.... -"``.
@@ -270,7 +276,10 @@ class Archive(OpenArchive):
 
         Returns:
             A ``Result`` with a row for each agent, kind of decision and ply. If none of these games is annotated,
-            ``missing`` says so.
+            ``missing`` says so. ``frames["worst"]`` has the rows of the last table: ``position``, up to symmetry;
+            ``kind``; ``regret`` and the ``value`` before the mistake (1 won, 0 drawn, -1 lost for the player that
+            decides); ``saving``, the number of choices that keep it, null if not counted, of all ``choices``;
+            ``missed``, the number of blunders there; ``run_id``, ``game_id`` and ``ply`` of the worst one.
 
         Raises:
             RequestError: No game meets the filters.
@@ -564,6 +573,7 @@ class Archive(OpenArchive):
         return replace(result, title=title, missing=word_for_python(result.missing), omissions=omissions)
 
 
+_NAMES_OF_OPEN_ARCHIVE = ("archive", "close", "fork", "refresh", "scan", "sql")
 _FILTERS = tuple(GameFilters.__annotations__)
 _LABEL_REMEDY = "write one label; for several write where=\"agent_0 IN ('mcts', 'random')\""
 _TEXT_FILTERS = {  # with what to do if the value is no text

@@ -49,4 +49,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *__all__, *_MODULES})
+    names_of_others = {"abstractmethod", "copy", "np"}  # players of the Politecnico import them from here
+    return sorted({"__version__", *__all__, *_MODULES} - names_of_others)

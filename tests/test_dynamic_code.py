@@ -60,7 +60,7 @@ PROVEN = {
             *("runners/bench/benchmark.py::time_yardstick_games", "runners/bench/solver.py::run_yardstick"),
             *("runners/bench/timing.py::compile_program", "runners/bench/timing.py::measure_process"),
             *("runners/bench/warm_up.py::load_agent_and_training_kernels", "runners/cli/queries.py::output_answer"),
-            "runners/cli/sprt_output.py::format_test",
+            "runners/arena/sprt_output.py::format_test",
             "runners/learning/training/self_improvement.py::__post_init__",
         ),
         FIXED,

@@ -42,7 +42,7 @@ from analytics.store.records import Count, JsonRecord, encode_canonical, parse_r
 from analytics.tables.derived.threads import run_on_threads
 from quarto.batch import Batch, Games, Turns, concat_game_columns
 from quarto.canonical import canonical_forms
-from quarto.errors import RequestError
+from quarto.errors import Advice, RequestError
 from quarto.notation import format_position, parse_position
 from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams, stream
@@ -114,9 +114,13 @@ def find_existing_shipped_set(rules: str) -> Path:
     path = SHIPPED_FOLDER / f"{rules}.parquet"
     if not path.is_file():
         names = ", ".join(sorted(file.stem for file in SHIPPED_FOLDER.glob("*.parquet"))) or "none"
+        command = f"'qarena policy positions --rules {rules} --output FILE' makes one"
         raise RequestError(
-            f"there is no set of positions for rules {rules!r} (there is one for: {names}): "
-            f"'qarena policy positions --rules {rules} --output FILE' makes one, --positions FILE judges by it"
+            Advice(
+                f"there is no set of positions for rules {rules!r} (there is one for: {names})",
+                f"{command}, --positions FILE judges by it",
+                f"in a terminal {command}, and 'qarena policy judge … --positions FILE' judges by it",
+            )
         )
     return path
 

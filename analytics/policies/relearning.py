@@ -85,7 +85,7 @@ def find_training(archive: ArchiveStore, run_id: str) -> LoggedTraining:
     record = archive.load_requested_run(run_id)
     learner = check_record_format(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
-        raise RequestError(f"no agent learned in run {run_id}: policies come from the runs of 'qarena train'")
+        raise RequestError(f"no agent learned in run {run_id}: policies come from runs of trainings")
     return LoggedTraining(record, int(learner), list(record.spec["pairings"][0]).index(learner))
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import permutations
 from typing import NamedTuple
 
 import polars as pl
@@ -18,26 +16,23 @@ from analytics.questions.decision_counts import (
     select_decisions_by_agent,
     sum_symmetric_decisions,
 )
-from analytics.questions.selection import ALL_GAMES, GameFilter, Ply, check_single_rules, read_plies
+from analytics.questions.selection import ALL_GAMES, GameFilter, check_single_rules, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
 from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
 from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
-from quarto.errors import FailureError, RequestError, suggest_valid_names
+from quarto.errors import Advice, FailureError, RequestError, suggest_valid_names
 from quarto.notation import (
     CLASSIC_NAME,
     format_cell,
     format_game,
     format_piece,
     format_position,
-    parse_cell,
-    parse_piece,
     parse_position,
 )
 from quarto.position import ALL_CELLS, PackedPosition, board
-from quarto.rules import ATTRIBUTES, NONE, PIECES, Rules, find_finished_lines
-from quarto.symmetry import build_symmetries
+from quarto.rules import NONE, Rules, find_finished_lines
 
 EMPTY_BOARD = "..../..../..../.... -"
 DECISION_KINDS = ("gift", "placement", "turn")
@@ -113,8 +108,8 @@ def explore_position(
     - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` of the player that decides;
     - ``win_rate``, ``draw_rate`` and ``loss_rate``, each with Wilson's 95 % interval over independent openings;
     - ``run_id`` and ``game_id`` of a sample game, the first game with such a decision. With ``with_samples``, the
-      column ``sample`` has the plies of the sample game as text, mapped by a symmetry so that the game passes through
-      the position and the decision as they are written.
+      column ``sample`` has the plies of that game as text. It makes the decision up to symmetry: its own pieces and
+      cells may be others than those of the row.
 
     Args:
         opened: The archive.
@@ -146,7 +141,11 @@ def add_rules_name(position: str, rules: str | None) -> str:
     fields = position.split()
     if len(fields) == 3 and fields[2] != rules:
         raise RequestError(
-            f"position {position!r} names rules {fields[2]!r}, and --rules is {rules!r}: leave --rules out"
+            Advice(
+                f"position {position!r} names rules {fields[2]!r}, not {rules!r}",
+                "leave --rules out",
+                "leave rules=… out",
+            )
         )
     return " ".join([*fields[:2], rules])
 
@@ -179,7 +178,7 @@ def _run_openings_query(opened: OpenArchive, query: OpeningsQuery, with_samples:
     )
     rows = _sort_by_games_or_worst_first(_format_decisions(rows, by, rules, games), query.sort)
     if with_samples:
-        samples = _format_sample_games(opened, rows, [position] * len(rows), rules)
+        samples = _format_sample_games(opened, rows)
         rows = rows.with_columns(sample=pl.Series(samples, dtype=pl.String))
     notes = _describe_left_out(imposed, records, position) if not query.imposed else ()
     return OpeningsResult(position, rules, by, games, rows, notes=notes)
@@ -208,8 +207,7 @@ def _explore_first_free_decisions(
     )
     rows = _sort_by_games_or_worst_first(_format_decisions(rows, by, rules, games), query.sort)
     if with_samples:
-        positions = [parse_position(text)[0] for text in rows["position"]]
-        samples = _format_sample_games(opened, rows, positions, rules)
+        samples = _format_sample_games(opened, rows)
         rows = rows.with_columns(sample=pl.Series(samples, dtype=pl.String))
     omitted_games = games - int(counted_decisions["games"].sum())
     games_by_ply = _count_games_by_imposed_plies(agent_decisions, records)
@@ -276,8 +274,11 @@ def _describe_left_out(
         f"{format_count_with_noun(games, 'game')} with {format_count_with_noun(plies, 'imposed ply', 'imposed plies')}"
         for plies, games in _count_games_by_imposed_plies(imposed, records).items()
     )
-    hint = ": --first-free counts all games at their first free decision" if is_start_of_game(position) else ""
-    return (f"left out, because nobody chose here: {counts_text}{hint}",)
+    text = f"left out, because nobody chose here: {counts_text}"
+    if not is_start_of_game(position):
+        return (text,)
+    effect = "counts all games at their first free decision"
+    return (Advice(text, f"--first-free {effect}", f"first_free=True {effect}"),)
 
 
 def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) -> list[list[str]]:
@@ -346,14 +347,16 @@ def parse_openings_query(archive: ArchiveStore, query: OpeningsQuery) -> ParsedO
         raise RequestError(f"where={query.games.where!r} chooses games, but decisions are counted by run: choose runs")
     records = replace(query.games, rules=rules_name).select_runs(archive)
     if not records:
-        raise RequestError(f"archive {archive.root} has no runs: {archive.format_command('archive ls')} lists them")
+        raise RequestError(f"archive {archive.root} has no runs: play some games first")
     check_single_rules(records)
     if query.first_free and not is_start_of_game(position):
-        raise RequestError(
-            f"first free decisions are in many positions, not only in {query.position!r}: leave it out, or --first-free"
-        )
+        text = f"first free decisions are in many positions, not only in {query.position!r}"
+        raise RequestError(Advice(text, "leave it out, or --first-free", "leave it out, or first_free=True"))
     if query.first_free and query.imposed:
-        raise RequestError("imposed plies come before first free decisions: leave out --imposed or --first-free")
+        text = "imposed plies come before first free decisions"
+        raise RequestError(
+            Advice(text, "leave out --imposed or --first-free", "leave out imposed=True or first_free=True")
+        )
     return ParsedOpeningsQuery(position, _find_decision_kind(position, records[0].rules, query.by), records)
 
 
@@ -390,9 +393,11 @@ def _describe_no_decisions(
     imposed = int(decisions["games"].sum())
     if imposed:
         first_ply = min(plies for record in records if (plies := record.spec["opening_plies"]))
-        return (
-            f"in {position_text} no decision was free, but {imposed:,} were imposed: decisions are free from "
-            f"positions with {format_count_with_noun(first_ply, 'piece')} on, and --imposed counts imposed ones too"
+        free = f"decisions are free from positions with {format_count_with_noun(first_ply, 'piece')} on"
+        return Advice(
+            f"in {position_text} no decision was free, but {imposed:,} were imposed",
+            f"{free}, and --imposed counts imposed ones too",
+            f"{free}, and imposed=True counts imposed ones too",
         )
     by_agent = "" if game_filter.agent is None else f" by {game_filter.agent}"
     against = "" if game_filter.opponent is None else f" against {game_filter.opponent}"
@@ -435,88 +440,14 @@ def _format_cell_or_piece(column: str, value: int) -> str | None:
     return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
 
 
-def _format_sample_games(
-    opened: OpenArchive, rows: pl.DataFrame, positions: Sequence[PackedPosition], rules: Rules
-) -> list[str]:
-    """Format the sample game of each row as text (``F@b1 3@b2 ...``), mapped by a symmetry to make the row's decision.
+def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame) -> list[str]:
+    """Format the plies of each row's sample game as text (``F@b1 3@b2 ...``).
 
-    ``positions`` has one position for each row. Raises ``FailureError`` for a damaged file.
+    Raises ``FailureError`` for a damaged file, and if the index names a game that is not there.
     """
-    texts = []
-    decisions = rows.select(name for name in ("piece", "cell", "gift") if name in rows.columns).to_dicts()
     games = [(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     plies = read_plies(opened, games)
-    for key, position, decision in zip(games, positions, decisions, strict=True):
-        game = find_symmetric_game(plies.get(key, []), position, decision, rules)
-        if game is None:
-            verify = opened.archive.format_command("archive verify")
-            raise FailureError(f"a game does not make the decision that the index says: run {verify}")
-        texts.append(format_game(game))
-    return texts
-
-
-def find_symmetric_game(
-    plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None], rules: Rules
-) -> list[Ply] | None:
-    """Map a game by a symmetry so that it passes through ``position`` and makes ``decision`` there; return its plies.
-
-    Return None if no symmetry does this. ``decision`` is a row of the openings explorer; of its texts ``piece``,
-    ``cell`` and ``gift``, the image must match all that are present. If several symmetries of the cells would do, the
-    first one is taken.
-    """
-    ply = position.occupied.bit_count()
-    if len(plies) <= ply:
-        return None
-    required_pieces, required_cells = _list_required_mappings(plies, position, decision)
-    target = board(position)
-    for cell_images in build_symmetries(rules).cells.tolist():
-        if any(target[cell_images[cell]] == NONE for _, cell in plies[:ply]) or any(
-            cell_images[cell] != required_cell for cell, required_cell in required_cells
-        ):
-            continue
-        pairs = [(piece, target[cell_images[cell]]) for piece, cell in plies[:ply]] + required_pieces
-        for piece_images in _find_piece_symmetries(pairs):
-            return [(piece_images[piece], cell_images[cell]) for piece, cell in plies]
-    return None
-
-
-class _RequiredMappings(NamedTuple):
-    """The pieces and cells of a game, each with the image to which a symmetry must map the piece or cell."""
-
-    pieces: list[tuple[int, int]]  # piece, image
-    cells: list[tuple[int, int]]  # cell, image
-
-
-def _list_required_mappings(
-    plies: Sequence[Ply], position: PackedPosition, decision: Mapping[str, str | None]
-) -> _RequiredMappings:
-    """List the pieces and cells of a game whose images follow from the piece in hand and the decision."""
-    ply = position.occupied.bit_count()
-    piece, cell = plies[ply]
-    by_gift = "cell" not in decision
-    pieces = [(piece, position.hand)] if position.hand != NONE else []
-    chosen_piece = decision.get("gift" if by_gift else "piece")
-    if chosen_piece is not None:
-        pieces.append((piece, parse_piece(chosen_piece)))
-    next_gift = decision.get("gift")
-    if not by_gift and next_gift is not None and len(plies) > ply + 1:
-        pieces.append((plies[ply + 1][0], parse_piece(next_gift)))
-    chosen_cell = decision.get("cell")
-    return _RequiredMappings(pieces, [] if chosen_cell is None else [(cell, parse_cell(chosen_cell))])
-
-
-def _find_piece_symmetries(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Yield the symmetries of the pieces that map the first piece of each pair to the second, as lists of 16 images."""
-    for permuted in _list_attribute_permutations():
-        flipped = permuted[pairs[0][0]] ^ pairs[0][1] if pairs else 0
-        if all(permuted[piece] ^ flipped == image for piece, image in pairs):
-            yield [piece ^ flipped for piece in permuted]
-
-
-@cache
-def _list_attribute_permutations() -> list[list[int]]:
-    """List the images of the 16 pieces under each permutation of the attributes, beginning with the identity."""
-    return [
-        [sum((piece >> source & 1) << bit for bit, source in enumerate(order)) for piece in range(PIECES)]
-        for order in permutations(range(ATTRIBUTES))
-    ]
+    if any(key not in plies for key in games):
+        verify = opened.archive.format_command("archive verify")
+        raise FailureError(f"a game is not there, although the index names it: run {verify}")
+    return [format_game(plies[key]) for key in games]

@@ -94,6 +94,7 @@ class Ratings:
 
         - ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``. ``elo``, ``low`` and
           ``high`` are infinite if the games set no bound on that side, and null if the games do not determine them;
+        - ``group`` is numbered from 1, as in the titles of tables;
         - ``unranked``: the reasons why ``rank`` is null;
         - ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``;
         - ``above LABEL`` for each agent: the probability that the row's agent is stronger than that agent, null across
@@ -105,7 +106,8 @@ class Ratings:
             "rank": [rating.rank for rating in self.ratings],
             "agent": [*agents],
             **{name: [getattr(rating.elo, name) for rating in self.ratings] for name in ("mean", "low", "high")},
-            **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group")},
+            "games": [rating.games for rating in self.ratings],
+            "group": [rating.group + 1 for rating in self.ratings],
             "bounded": [rating.has_finite_elo for rating in self.ratings],
             "unranked": ["; ".join(rating.unranked) or None for rating in self.ratings],
             **{

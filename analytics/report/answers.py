@@ -48,7 +48,7 @@ from analytics.questions.strength_tables import (
 )
 from analytics.report.board_svg import build_boards_picture
 from analytics.report.report_data import MAX_AGENTS
-from analytics.report.result import Result, to_sentence
+from analytics.report.result import Result
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from analytics.report.text_tables import to_table
@@ -129,7 +129,15 @@ def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool 
     max_rows = MAX_ROWS if answer.first_free else len(answer.rows)
     table = _build_decisions_table(answer, query, max_rows)
     omissions = [f"the first {max_rows} of {len(answer.rows):,} rows are shown"] if max_rows < len(answer.rows) else []
-    return Result("", table, others=other_tables, title="Openings", frame=answer.rows, omissions=omissions)
+    return Result(
+        "",
+        table,
+        others=other_tables,
+        title="Openings",
+        frame=answer.rows,
+        warnings=answer.notes,
+        omissions=omissions,
+    )
 
 
 def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_rows: int) -> Table:
@@ -150,8 +158,7 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
-    legend = "\n".join([*map(to_sentence, answer.notes), describe_choices_a_row_stands_for(answer, rows)])
-    return Table(title, [*opening_columns(rows), *sample], legend=legend)
+    return Table(title, [*opening_columns(rows), *sample], legend=describe_choices_a_row_stands_for(answer, rows))
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:

@@ -151,7 +151,7 @@ class ReportData:
     def describe_omitted_agents(self, frame: pl.DataFrame) -> list[str]:
         """Describe how many of the agents in a frame are shown; the result is empty if all are.
 
-        ``frame`` has all rows of a section. An agent may have none, such as one whose games were not judged.
+        ``frame`` has all rows of a section. An agent may have none there, such as one whose games were not judged.
         """
         agents = set(frame["agent"].drop_nulls()) - {""} if "agent" in frame.columns else set[str]()
         shown = len(agents & {*self.shown_agents})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 from rich.console import Console
 
-from analytics.questions.columns import Table
+from analytics.questions.columns import Table, format_count_with_noun
 from analytics.report import style
 from analytics.report.advice import word_for_python
 from analytics.report.frame_formats import write_rows
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from analytics.report.style import Figure
 
 
-@dataclass(frozen=True)
+_INTERNAL_NAMES = {"anchor", "draw", "for_python", "printed_omissions", "prints_numbers", "side_by_side"}
+MAX_NAMED_COLUMNS = 5  # of the frame, in the short form of a result
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The answer to a question: all rows in ``frame``, and the tables and figures that people see.
 
@@ -57,6 +61,8 @@ class Result:
     title: str = ""
     # All rows, unrounded; shares and scores are from 0 to 1.
     frame: pl.DataFrame = field(default_factory=pl.DataFrame, compare=False)
+    # More frames, by name; ``Archive.mistakes`` has ``worst``, the positions in which agents gave up most.
+    frames: Mapping[str, pl.DataFrame] = field(default_factory=dict, compare=False)
     run_id: str = ""  # the run that the result is about; empty if there is none or several
     policy_id: str = ""  # the policy that the result is about; empty if there is none or several
     # What readers of the numbers alone must know, too, such as that games are copies.
@@ -102,6 +108,19 @@ class Result:
         if self.numbers is None or self.prints_numbers:
             return [*self.omissions]
         return [*self.omissions, f"the table {self.numbers.title!r} is not printed"]
+
+    def __dir__(self) -> list[str]:
+        """Return the names for people, so that completion leaves out what only this project uses."""
+        return [name for name in super().__dir__() if name not in _INTERNAL_NAMES]
+
+    def __repr__(self) -> str:
+        title = self.title or "Result"
+        if self.missing:
+            return f"<{title}: nothing to show, {word_for_python(self.missing)}>"
+        rows, columns = self.frame.shape
+        rest = ", …" if columns > MAX_NAMED_COLUMNS else ""
+        names = ", ".join(self.frame.columns[:MAX_NAMED_COLUMNS])
+        return f"<{title}: {format_count_with_noun(rows, 'row')} of {names}{rest}; print it, or see .frame>"
 
     def __str__(self) -> str:
         """Render the tables and the remarks as the terminal shows them, or at full width if there is no terminal."""

@@ -45,7 +45,7 @@ class Solution(NamedTuple):
         >>> import quarto
         >>> solution = quarto.solve("0.6F/.3A./..5./C..9 7")
         >>> solution
-        <value 0 in 8 placements; 5 of 56 turns are best: b4 1, b4 2, b4 4, c4 1, c4 4>
+        <value 0, drawn in 8 placements; 5 of 56 turns are best: b4 1, b4 2, b4 4, c4 1, c4 4>
         >>> solution.best[0].text
         'b4 1'
         >>> solution.frame.columns
@@ -187,9 +187,13 @@ def format_mark(turn: SolvedTurn) -> str:
 
 
 def _format_value_and_distance(value: int, distance: int | None) -> str:
+    text = f"value {value}, {_VALUE_NAMES[value]}"
     if distance is None:
-        return f"value {value}"
-    return f"value {value} in {distance} placement{'' if distance == 1 else 's'}"
+        return text
+    return f"{text} in {distance} placement{'' if distance == 1 else 's'}"
+
+
+_VALUE_NAMES = {1: "won", 0: "drawn", -1: "lost"}
 
 
 def _render_bold_if_best(mark: str, is_best: bool) -> str:

@@ -56,7 +56,7 @@ def sprt(
 ) -> None:
     """Play two agents until a test decides which is stronger."""
     if counts is not None:
-        from runners.cli.sprt_output import print_test_of_counts
+        from runners.arena.sprt_output import print_test_of_counts
 
         print_test_of_counts(counts, arguments or [])
         return

@@ -49,7 +49,7 @@ def _execute_test(test: SprtExperiment, launch: Launch) -> CommandOutcome:
     """Play the games of a prepared test until it decides or is stopped, and return the outcome of the command."""
     from analytics.statistics.sprt import estimate_strength
     from runners.arena.sprt import execute_sprt
-    from runners.cli.sprt_output import format_sweep_row, print_outcome, show_progress
+    from runners.arena.sprt_output import format_sweep_row, print_outcome, show_progress
 
     request = test.experiment.request
     for note in request.notes:

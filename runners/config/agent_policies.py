@@ -17,7 +17,7 @@ from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
-from quarto.errors import RequestError, suggest_valid_names
+from quarto.errors import Advice, RequestError, suggest_valid_names
 from runners.arena.spec import AgentSpec
 from runners.config.yaml_options import (
     find_declared_files,
@@ -233,21 +233,27 @@ def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
     """Yield a note for the user on each agent that can play by a policy but has none."""
     for agent in agents:
         if agent.params.get("policy", "") is None:
-            yield f"{agent.label} has no policy: it plays untrained; qarena {_find_training_command(agent)} makes one"
+            text, trainer = f"{agent.label} has no policy: it plays untrained", _find_trainer(agent)
+            if trainer is None:
+                yield Advice(text, "qarena policy build makes one", "runners.build_policy(…) makes one")
+            else:
+                setting = trainer and f" trainer={trainer}"
+                argument = f"trainer={trainer!r}" if trainer else ""
+                yield Advice(text, f"qarena train{setting} makes one", f"runners.train({argument}) makes one")
 
 
-def _find_training_command(agent: AgentSpec) -> str:
-    """Return the command that makes a policy for an agent.
+def _find_trainer(agent: AgentSpec) -> str | None:
+    """Return the name of the trainer that makes a policy for an agent, or "" if the trainer has no name of its own.
 
-    The command is ``train`` if there is a trainer with the name of an agent that reads the same kind of policy, and
-    otherwise ``policy build``.
+    The result is None if no trainer has the name of an agent that reads the same kind of policy: such a policy is
+    derived from games.
     """
     readers, trainers = list_policy_readers(), list_options("trainer")
     kinds = next((reader.kinds for reader in readers if reader.settings.get("_target_") == agent.target), None)
     if kinds is None:
-        return "train"
+        return ""
     trained_names = [reader.name for reader in readers if reader.name in trainers and set(reader.kinds) & set(kinds)]
-    return f"train trainer={trained_names[0]}" if trained_names else "policy build"
+    return trained_names[0] if trained_names else None
 
 
 def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:

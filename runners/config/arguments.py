@@ -204,7 +204,10 @@ def check_groups_plugins_and_games(config_name: str, overrides: Sequence[Overrid
         options = [] if "." in key or "/" in key else list_options(override.key_or_group)
         if key == "agent":
             name = keep_first_value(override).partition("=")[2]
-            raise RequestError(f"{text}: name the agents one after the other, qarena run {name} OTHER, or agents=[…]")
+            advice = "name the agents one after the other"
+            raise RequestError(
+                Advice(text, f"{advice}, qarena run {name} OTHER, or agents=[…]", f"{advice}, run({name!r}, 'OTHER')")
+            )
         if options and key not in groups and not (override.is_delete() or override.is_add()):
             raise RequestError(f"key {key!r} does not exist{suggest_valid_names(key, groups)}")
         if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
@@ -260,7 +263,8 @@ def _describe_missing_option(file: str, options: Sequence[str]) -> str:
     group, _, name = file.removesuffix(".yaml").rpartition("/")
     if group.partition("/")[0] == "archive":
         folder = f"{group}/{name}".partition("/")[2]
-        return f"archive={folder}: name the archive's folder by --archive {folder}"
+        name = "name the archive's folder"
+        return Advice(f"archive={folder}", f"{name} by --archive {folder}", f"{name}, archive={folder!r}")
     text = f"{group or 'config'} {name!r} does not exist{suggest_valid_names(name, options)}"
     return advise_on_own_agents(text) if group == "agent" else text
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from analytics.store.labels import format_quoting_advice
-from quarto.errors import RequestError
+from quarto.errors import Advice, RequestError
 from runners.config.arguments import CommandArguments, check_groups_plugins_and_games, explain_config_errors
 from runners.config.schemas import check_keys_and_values
 from runners.config.sweep_values import keep_first_values, parse_overrides
@@ -59,7 +59,14 @@ def _refuse_keys_typed_as_agents(labels: Sequence[str], schema: type[Any], comma
         if word in keys:
             raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
         if "agents" not in keys:
-            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
+            listing = "lists the keys"
+            raise RequestError(
+                Advice(
+                    f"{word!r} is not key=value",
+                    f"'qarena {command} --help' {listing}",
+                    f"'qarena {command} --help' in a terminal {listing}",
+                )
+            )
 
 
 def compose_single_request(config: str, schema: type[Any], overrides: Sequence[str]) -> DictConfig:
@@ -129,7 +136,8 @@ def _refuse_several_values(overrides: Sequence[Override]) -> None:
         if override.is_sweep_override():
             typed = str(override.input_line)
             advice = f"; {format_quoting_advice(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
-            raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{advice}")
+            text = f"{typed}: several values are a sweep"
+            raise RequestError(Advice(text, f"qarena sweep … or -m{advice}", "runners.sweep(…) plays it", ", "))
 
 
 def format_config(cfg: DictConfig, part: str) -> str:

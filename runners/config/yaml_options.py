@@ -79,19 +79,11 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
     """
     for folder in folders:
         if (CONF_FOLDER / folder.name).is_dir() and any(folder.glob("*.yaml")):
-            text, advice = f"{folder} holds yamls", f"the folder that holds {folder.name}/"
-            raise RequestError(
-                Advice(
-                    text,
-                    f"name {advice}, --config-dir {folder.parent}",
-                    f"name {advice}, config_dir={str(folder.parent)!r}",
-                )
-            )
+            advice = f"name the folder that holds {folder.name}/, {folder.parent}"
+            raise RequestError(_word_folder_error(folder, f": {advice}"))
         if not folder.is_dir():
             advice = "name the one that holds agent/ or rules/"
-            raise RequestError(
-                Advice(f"{folder} is not a folder", f"{advice}, --config-dir DIR", f"{advice}, config_dir=…")
-            )
+            raise RequestError(_word_folder_error(folder, f" is not a folder: {advice}"))
     Plugins.instance().register(UserFoldersPlugin)
     saved_folders = list_user_folders()
     added = set_user_folders_returning_added([str(folder.absolute()) for folder in folders])
@@ -101,6 +93,10 @@ def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
         for path in added:
             sys.path.remove(path)
         _user_folders[:] = saved_folders
+
+
+def _word_folder_error(folder: Path, text: str) -> Advice:
+    return Advice("", f"--config-dir {folder}{text}", f"config_dir={str(folder)!r}{text}", separator="")
 
 
 def set_user_folders_returning_added(folders: Sequence[str]) -> list[str]:

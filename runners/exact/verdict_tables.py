@@ -102,7 +102,13 @@ def build_frame_by_kind_and_pieces(verdicts: Sequence[AgentVerdict]) -> pl.DataF
 
 
 def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
-    """Print a table with a row for each agent, then a table of their decisions by number of pieces on the board."""
+    """Print the tables of ``build_tables``."""
+    for table in build_tables(judged):
+        console.print_tables([console.build_escaped_table(table.columns, table.title)], wide=wide)
+
+
+def build_tables(judged: Verdicts) -> tuple[Table, Table]:
+    """Build a table with a row for each agent, and one of their decisions by number of pieces on the board."""
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
@@ -124,10 +130,7 @@ def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
         ]
     subject = f"Turns in {len(positions.logged):,} positions ({positions.rules.name} rules)"
     title = f"{subject}: regret in half-points{', draws v oracle' if has_games else ''}"
-    console.print_tables([console.build_escaped_table(columns, title)], wide=wide)
-    console.print_tables(
-        [console.build_escaped_table(_build_piece_columns(verdicts), "By pieces on the board")], wide=wide
-    )
+    return Table(title, columns), Table("By pieces on the board", _build_piece_columns(verdicts))
 
 
 def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:

@@ -35,7 +35,7 @@ from analytics.store import marker
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard, load_readable_cards
 from quarto.batch import Batch, Turns
-from quarto.errors import RequestError, suggest_valid_names
+from quarto.errors import Advice, RequestError, suggest_valid_names
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.batch_engine import GAME_MEMORY_BYTES, PairRange
@@ -71,7 +71,8 @@ def select_agents(names: Sequence[str], root: PurePath, rules: Rules, include_al
     any other name, and if neither a name nor ``include_all`` is given.
     """
     if not (names or include_all):
-        raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
+        examples = "'rule_based' or 'mcts(iterations=400)'"
+        raise RequestError(Advice("name a policy or an agent to judge", f"{examples}, or give --all", examples, ", "))
     cards, damaged = (
         load_readable_cards(ArchiveStore.open(root)) if marker.read_marker_content(root) is not None else ([], [])
     )

@@ -341,10 +341,13 @@ class GuardedAgent:
         No error is raised before the agent has finished ``MIN_FORFEITED_GAMES`` games.
         """
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
-            faults = "; ".join(fault.description for fault in self.list_faults_by_frequency(*FAULT_VERBS))
+            # Without their counts, which include turns of games that other threads have not finished.
+            faults = "; ".join(
+                f"{fault}, first in position {fault.position}" for fault in self.list_faults_by_frequency(*FAULT_VERBS)
+            )
             raise AllForfeitedError(
                 Advice(
-                    f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}",
+                    f"agent '{self.label}' has forfeited all its first {self._games:,} games: it {faults}",
                     "what was played is kept, and --keep-going plays on",
                     "what was played is kept, and keep_going=True plays on",
                     separator="; ",

@@ -162,19 +162,25 @@ def rebuild_policy(policy: str, archive: Location = DEFAULT_ARCHIVE, *, threads:
     import polars as pl
 
     from analytics.questions.columns import Table, text_column
-    from analytics.report.answers import build_list_result
     from analytics.report.result import Result
     from runners.learning.policies import rebuilding
 
     with take_turn():
-        rebuilding_result = rebuilding.rebuild_policy(find_archive_root(archive), policy, threads)
-    frame = pl.DataFrame({"difference": [*rebuilding_result.differences]}, schema={"difference": pl.String})
-    card, title = rebuilding_result.card, f"Policy {rebuilding_result.card.name} learned again"
-    if rebuilding_result.differences:
-        return replace(build_list_result(title, frame), policy_id=card.policy_id)
-    verdict = {"policy_id": card.policy_id, "verdict": "identical", "compared": rebuilding_result.size}
-    table = Table(title, [text_column(name, [text]) for name, text in verdict.items()])
-    return Result(table=table, title=title, frame=frame, policy_id=card.policy_id)
+        rebuilt = rebuilding.rebuild_policy(find_archive_root(archive), policy, threads)
+    differences, card = [*rebuilt.differences], rebuilt.card
+    facts = {
+        "policy": f"{card.name} ({card.policy_id})",
+        "size": rebuilt.size,
+        "games": f"{card.learned['games']:,}",
+        "learned again": "differs" if differences else "identical",
+    }
+    return Result(
+        table=Table("", [text_column(heading, [fact]) for heading, fact in facts.items()]),
+        numbers=Table("Differences", [text_column("difference", differences)]),
+        title=f"Policy {card.name} learned again",
+        frame=pl.DataFrame({"difference": differences}, schema={"difference": pl.String}),
+        policy_id=card.policy_id,
+    )
 
 
 def judge(
@@ -221,9 +227,9 @@ def judge(
         ['turn', 'placement', 'gift']
 
     """
-    from analytics.report.answers import build_list_result
+    from analytics.report.result import Result
     from runners.arena.executors.base import available_cores
-    from runners.exact.verdict_tables import build_frame_by_kind_and_pieces
+    from runners.exact.verdict_tables import build_frame_by_kind_and_pieces, build_tables
     from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
     from runners.hosting.interruption import stop_on_signal_then_force_exit
 
@@ -233,7 +239,9 @@ def judge(
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
     if judgement is None:
         raise KeyboardInterrupt("interrupted before any agent was judged: make the same call again")
-    return build_list_result("Agents against exact values", build_frame_by_kind_and_pieces(judgement.verdicts))
+    table, by_pieces = build_tables(judgement)
+    frame = build_frame_by_kind_and_pieces(judgement.verdicts)
+    return Result(table=table, numbers=by_pieces, title="Agents against exact values", frame=frame)
 
 
 def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:
@@ -242,14 +250,15 @@ def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str])
     ``root`` is the archive, ``card`` is the policy's card, and ``notes`` are added to the result's note.
     """
     from analytics import open_archive
-    from analytics.report.answers import build_list_result
+    from analytics.report.advice import word_for_python
+    from analytics.report.answers import build_policies_result
 
     with open_archive(root) as archive:
         if "curve.parquet" in card.files:
             result = archive.learning_curve(run=card.learned["run_ids"])
         else:
-            result = build_list_result("", archive.scan("policies").filter(policy_id=card.policy_id).collect())
-    note = " ".join([result.note, *notes]).strip()
+            result = build_policies_result(archive.scan("policies").filter(policy_id=card.policy_id).collect())
+    note = " ".join([result.note, *map(word_for_python, notes)]).strip()
     run_ids = card.learned["run_ids"]
     run_id = run_ids[0] if len(run_ids) == 1 else ""
     return replace(result, title=f"Policy {card.name}", note=note, run_id=run_id, policy_id=card.policy_id)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.store.files.backend import parse_location
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from analytics.report.result import Result
     from runners.arena.execution import RunOutcome
     from runners.arena.request import RunRequest
+    from runners.arena.sprt import SprtOutcome
     from runners.config.sweep import Job, Sweep
 
 
@@ -233,7 +234,7 @@ def sprt(
             outcome = execute_sprt(test, call.command, stop, lambda trial: bar.set_done(2 * trial.pairs))
     if not outcome.trial.ended:
         raise KeyboardInterrupt(f"run {test.experiment.run_id}: games are kept, the same call continues")
-    return _build_verdict_result(request.storage.root, test.experiment.run_id, request.notes)
+    return _build_verdict_result(outcome, request.notes)
 
 
 def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
@@ -274,14 +275,25 @@ def restore_logging() -> Iterator[None]:
         logger.handlers[:] = handlers
 
 
-def _build_verdict_result(root: PurePath, run_id: str, notes: Sequence[str]) -> Result:
-    """Build the result with the newest verdict on a run in the archive at ``root``."""
+def _build_verdict_result(outcome: SprtOutcome, notes: Sequence[str]) -> Result:
+    """Build the result with the newest verdict on the run of a test; ``notes`` are added to the verdict's sentences."""
     from analytics import open_archive
-    from analytics.report.answers import build_list_result
+    from analytics.questions.columns import Table, text_column
+    from analytics.report.advice import word_for_python
+    from analytics.report.result import Result
+    from runners.arena.sprt_output import format_sweep_row, format_verdict
 
-    with open_archive(root) as archive:
+    run_id = outcome.experiment.run_id
+    with open_archive(outcome.experiment.request.storage.root) as archive:
         frame = archive.scan("verdicts", run_id).sort("created").tail(1).collect()
-    return replace(build_list_result(f"Test of run {run_id}", frame), run_id=run_id, note=" ".join(notes))
+    row = format_sweep_row(outcome)
+    return Result(
+        " ".join([*format_verdict(outcome), *map(word_for_python, notes)]),
+        Table("", [text_column(heading, [text]) for heading, text in row.items()]),
+        title=f"Test of run {run_id}",
+        frame=frame,
+        run_id=run_id,
+    )
 
 
 def _describe_further_games(outcome: RunOutcome, request: RunRequest) -> list[str]:
@@ -297,8 +309,14 @@ def _describe_further_games(outcome: RunOutcome, request: RunRequest) -> list[st
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:
     """Build the result with a run's crosstable; its note has the notes of the request and the agents' misbehaviour."""
     from analytics import open_archive
+    from analytics.report.advice import word_for_python
 
     with open_archive(outcome.root) as archive:
         result = archive.crosstable(run=outcome.run_id)
-    note = " ".join([result.note, *(f"{note[0].upper()}{note[1:]}." for note in [*notes, *outcome.misbehaviour])])
+    note = " ".join(
+        [
+            result.note,
+            *(f"{note[0].upper()}{note[1:]}." for note in [*map(word_for_python, notes), *outcome.misbehaviour]),
+        ]
+    )
     return replace(result, title=f"Run {outcome.run_id}", run_id=outcome.run_id, note=note.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import html
 import logging
 import shlex
 import signal
@@ -60,9 +61,9 @@ def test_positions_are_there_after_an_index(tmp_path: Path) -> None:
     runners.run("random", "dumb", games=4, archive=tmp_path, progress=False)
     archive = open_archive(tmp_path)
     assert archive.openings().frame["games"].sum() == 4
-    with pytest.raises(FailureError, match=r"in Python runners\.index, then refresh"):
+    with pytest.raises(FailureError, match=r"call runners\.index\(.*\), then archive\.refresh"):
         archive.scan("positions").collect()
-    with pytest.raises(FailureError, match=r"in Python runners\.index, then refresh"):
+    with pytest.raises(FailureError, match=r"call runners\.index\(.*\), then archive\.refresh"):
         archive.sql("FROM positions")
     runners.index(tmp_path)
     archive.refresh()
@@ -162,12 +163,13 @@ def test_annotating_prints_nothing_and_says_what_python_can_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runners.run("random", "dumb", games=2, archive=tmp_path, progress=False)
-    assert "is judged (runners.annotate does that, then refresh)" in str(open_archive(tmp_path).mistakes())
+    call = f"runners.annotate({str(tmp_path)!r}"
+    assert f"is judged ({call}) does that, then archive.refresh())" in str(open_archive(tmp_path).mistakes())
     mistakes = runners.annotate(tmp_path)
     assert capfd.readouterr().out == ""
     assert "qarena annotate" not in str(mistakes)
-    assert "(runners.annotate(choices=True) does that, then refresh)" in mistakes._repr_html_()
-    assert "('qarena annotate --choices' does that)" in render_markdown(mistakes)
+    assert f"({call}, choices=True) does that, then archive.refresh())" in html.unescape(mistakes._repr_html_())
+    assert f"('qarena annotate --choices --archive {tmp_path}' does that)" in render_markdown(mistakes)
     printed = str(mistakes)
     assert len(printed.splitlines()) < 40
     assert "The table 'By ply' is not printed: the frame has all." in printed

@@ -38,14 +38,13 @@ WORST_LEGEND = Advice(
     "'qarena show' prints the game",
     "archive.game(run, id) shows the game",
 )
-NOT_JUDGED = Advice(
-    "no decision of these games is judged", "'qarena annotate' does that", "runners.annotate does that, then refresh"
-)
-NOT_COUNTED = Advice(
-    "choices that keep the value are not counted everywhere",
-    "'qarena annotate --choices' does that",
-    "runners.annotate(choices=True) does that, then refresh",
-)
+WORST_SCHEMA = {
+    **dict.fromkeys(("position", "kind"), pl.String()),
+    **dict.fromkeys(("regret", "value", "saving", "choices", "missed"), pl.Int64()),
+    "run_id": pl.String(),
+    **dict.fromkeys(("game_id", "ply"), pl.Int64()),
+}
+MAX_NAMED_RUNS = 3  # in the advice to judge games
 KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures in units of the largest share; intervals are cut there
 
@@ -56,7 +55,27 @@ def build_mistakes_section(data: ReportData) -> Result:
         "Decisions judged by the exact value of the position. The pictures show blunders by ply. Solid lines with dots "
         "are gifts, dashed lines with squares placements, bands 95 % intervals."
     )
-    return build_section_by_ply(data, mistakes_frame, NOT_JUDGED, _build_parts, note)
+    missing = _advise_annotation(data, "no decision of these games is judged")
+    return build_section_by_ply(data, mistakes_frame, missing, _build_parts, note)
+
+
+def _advise_annotation(data: ReportData, text: str, choices: bool = False) -> Advice:
+    """Add to a remark how to judge the games of a section; with ``choices``, how to count choices, too.
+
+    The archive is named, and the runs unless they are all or too many, because judging all games may take hours. A
+    report may be read elsewhere, so the command without ``choices`` names none.
+    """
+    archive, run_ids = data.opened.archive, [*data.records]
+    if len(run_ids) == len(archive.list_recorded_run_ids()):
+        run_ids = []
+    arguments = [f"run={run_ids[0]!r}"] if len(run_ids) == 1 else [f"run={run_ids[:MAX_NAMED_RUNS]}"] if run_ids else []
+    call = archive.format_call("annotate", *arguments, *["choices=True"] * choices)
+    command = "'qarena annotate'"
+    if choices:
+        options = "".join(f" --run {run_id}" for run_id in run_ids[:MAX_NAMED_RUNS])
+        command = archive.format_command(f"annotate{options} --choices")
+    more = " for the first runs" if len(run_ids) > MAX_NAMED_RUNS else ""
+    return Advice(text, f"{command} does that{more}", f"{call} does that{more}, then archive.refresh()")
 
 
 def _build_parts(totals: pl.DataFrame, by_ply: pl.DataFrame, data: ReportData) -> tuple[Table, Table, list[Figure]]:
@@ -79,7 +98,7 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
     if data.agent is not None:
         condition = f"({condition}) AND agent = {quote_text_or_number(data.agent)}"
     worst = find_worst_mistakes(data.opened, condition, max_positions) if max_positions else []
-    warnings: list[str | Advice] = [
+    warnings: list[str] = [
         *data.agent_names.notes,
         *describe_pairings_of_identical_games(data.opened, data.records),
     ]
@@ -87,8 +106,22 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
         text = f"these are decisions under different rules, {', '.join(data.rules)}"
         warnings.append(Advice(text, "--rules NAME chooses one", "rules=NAME chooses one"))
     if any(mistake.saving is None for mistake in worst):
-        warnings.append(NOT_COUNTED)
-    return replace(section, others=[build_worst_mistakes_table(worst)] if worst else [], warnings=warnings)
+        text = "choices that keep the value are not counted everywhere"
+        warnings.append(_advise_annotation(data, text, choices=True))
+    tables = [build_worst_mistakes_table(worst)] if worst else []
+    return replace(section, others=tables, warnings=warnings, frames={"worst": _build_worst_mistakes_frame(worst)})
+
+
+def _build_worst_mistakes_frame(mistakes: Sequence[Mistake]) -> pl.DataFrame:
+    """Build the frame of the positions with the most regret, one row for each, with the whole ids of their games."""
+    return pl.DataFrame(
+        [
+            (mistake.position_text, *(getattr(mistake, name) for name in WORST_SCHEMA if name != "position"))
+            for mistake in mistakes
+        ],
+        WORST_SCHEMA,
+        orient="row",
+    )
 
 
 def build_worst_mistakes_table(mistakes: Sequence[Mistake]) -> Table:

@@ -186,12 +186,12 @@ def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: A
         for where in (None, "true"):
             rated = compute_head_to_head(more, GameFilter(where, trainings=False))
             assert rated.results == before.results
-            assert "2 runs of trainings are left out: --trainings includes them" in rated.notes
+            assert "2 runs of trainings are left out (--trainings includes them)" in rated.notes
             assert compute_head_to_head(more, GameFilter(where)).games == before.games + 96
         assert compute_head_to_head(more, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
         with pytest.raises(
             RequestError,
-            match="all chosen games were played by trainings, which are left out: --trainings includes them",
+            match="all chosen games were played by trainings, which are left out: trainings=True includes them",
         ):
             compute_head_to_head(more, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
 
@@ -236,7 +236,7 @@ def _asking(run: RunRecord | None, games: int) -> RunRecord | None:
 
 def test_a_run_that_lacks_games_is_noted(archive: ArchiveStore) -> None:
     (run,) = archive.load_runs()
-    missing = f"not complete: {run.run_id} (30 games missing); the same command plays the rest of a run"
+    missing = f"not complete: {run.run_id} (30 games missing) (the same command plays the rest of a run)"
     for games, notes in ((16, ()), (26, (missing,))):  # of each pairing; there are 16
         archive.update_run_and_unit_count(run.run_id, partial(_asking, games=games))
         with open_archive(archive.root) as opened:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.questions.columns import Table, number_column, text_column
-from analytics.report.result import Result
+from analytics.report.result import Result, render_results_page
 from quarto.errors import FailureError, RequestError
 from tests.analytics.subject_sections import build_subject_sections
 from tests.paths import SAMPLE
@@ -52,6 +53,21 @@ def test_a_section_of_a_report_is_a_result_with_a_picture(tmp_path: Path) -> Non
     assert section.write(tmp_path / "x.svg").read_text().startswith("<svg")
     assert section.frame.select("rules", "agent").n_unique() == len(section.figures)
     assert section._repr_html_().count("<svg") > 1
+
+
+def test_an_output_defines_its_colours_and_leaves_the_rest_of_a_notebook_alone() -> None:
+    with open_archive(SAMPLE) as opened:
+        shown = opened.ratings(rules="classic")._repr_html_()
+    assert "<svg" in shown
+    (style,) = re.findall(r"(?s)<style>(.*?)</style>", shown)
+    used, defined = (set(re.findall(pattern, shown)) for pattern in (r"var\((--[\w-]+)", r"(--[\w-]+)\s*:"))
+    assert {"--ink", "--rule"} <= used <= defined
+    selectors = [rule.partition("{")[0].strip() for rule in style.split("}") if rule.strip()]
+    dark = ':is([data-jp-theme-light="false"], .vscode-dark, .dark) '
+    assert {selector.removeprefix(dark).split()[0] for selector in selectors} == {".qarena-result"}
+    assert shown.count('<div class="qarena-result">') == 1
+    assert shown.rstrip().endswith("</div>")
+    assert "qarena-result" not in render_results_page([RESULT])  # a page has the colours of its own style
 
 
 def test_pandas_without_its_package_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,13 +37,13 @@ CASES = [
     Case(
         WON,
         ["c3"],
-        "value 1 in 1 placement; 1 of 4 turns is best: c3",
+        "value 1, won in 1 placement; 1 of 4 turns is best: c3",
         ["         7  C", "c3  +1   ·  ·", "c1   ·  +3  =", "d4   ·  -2  ·"],
     ),
     Case(
         LOST,
         ["4", "F"],
-        "value -1 in 4 placements; 2 of 3 turns are best: 4, F",
+        "value -1, lost in 4 placements; 2 of 3 turns are best: 4, F",
         ["   3   4   F", "  -2  -4  -4"],
     ),
     Case(
@@ -90,13 +90,13 @@ def test_cells_and_gifts_of_a_frame_are_names() -> None:
 
 def test_a_solution_without_turns_shows_its_value() -> None:
     solution = Solution(0, 8, ())
-    assert (repr(solution), str(solution)) == ("<value 0 in 8 placements>", "value 0 in 8 placements")
+    assert (repr(solution), str(solution)) == ("<value 0, drawn in 8 placements>", "value 0, drawn in 8 placements")
     assert (solution.best, solution.frame.height) == ((), 0)
-    assert solution._repr_html_() == "<p>value 0 in 8 placements</p>"
+    assert solution._repr_html_() == "<p>value 0, drawn in 8 placements</p>"
 
 
 def test_turns_are_named_and_sorted() -> None:
-    assert repr(WON.turns[0]) == "<c1 7: value 1 in 3 placements>"
+    assert repr(WON.turns[0]) == "<c1 7: value 1, won in 3 placements>"
     assert [turn.text for turn in sorted(WON.turns, key=turn_sort_key)] == ["c3", "c1 7", "c1 C", "d4 7"]
     assert [*group_turns_by_cell_best_first(WON.turns)] == [10, 2, 15]
     assert [*group_turns_by_cell_best_first(LOST.turns)[NONE]] == [4, 15, 3]

@@ -297,7 +297,7 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
                 (label, "random", 20) for label in labels
             ]
             (note,) = head_to_head.notes
-            assert note == f"'mine' was played by 2 codes, shown as {' and '.join(labels)}: --run chooses runs of one"
+            assert note == f"'mine' was played by 2 codes, shown as {' and '.join(labels)} (--run chooses runs of one)"
         (single_result,) = compute_head_to_head(opened, GameFilter(runs=(next(iter(codes)),))).results
         report_data = select_report_data(opened)
         assert set(report_data.shown_agents) == {*labels, "random"}

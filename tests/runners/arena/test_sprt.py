@@ -31,7 +31,7 @@ from runners.arena.batch_engine import Pace, PairRange
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.replay import GameDifference, Replay
 from runners.arena.sprt import SprtExperiment, SprtOutcome, execute_sprt
-from runners.cli.sprt_output import _ProgressPrinter, format_llr_games_and_strength
+from runners.arena.sprt_output import _ProgressPrinter, format_llr_games_and_strength
 from runners.config.requests import prepare_test
 from tests.analytics.folders import snapshot
 from tests.marks import seldom

@@ -219,4 +219,4 @@ def test_a_person_plays_against_a_policy(qarena: Qarena, root: Path, monkeypatch
     assert "against rl_encoded(policy=mine)" in result.out
     monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
     result = qarena("play", "rl_encoded", "--no-log")
-    assert result.err == "rl_encoded has no policy: it plays untrained; qarena train trainer=rl_encoded makes one\n"
+    assert result.err == "rl_encoded has no policy: it plays untrained (qarena train trainer=rl_encoded makes one)\n"

@@ -22,7 +22,7 @@ from analytics.questions.selection import GameFilter
 from analytics.report.answers import build_crosstable_result, build_ratings_result
 from analytics.statistics.tally import Estimate, Tally
 from analytics.store.archive import ArchiveStore
-from runners.cli.sprt_output import format_mean_and_half_width
+from runners.arena.sprt_output import format_mean_and_half_width
 from runners.terminal.tables import output_result
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import build_spec, random_block, record, store

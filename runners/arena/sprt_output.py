@@ -83,11 +83,11 @@ def print_outcome(outcome: SprtOutcome) -> None:
         console.print_note(f"run {outcome.experiment.run_id} has no games yet")
         return
     estimate_lines = format_test(trial.counts, trial.hypotheses, estimate_strength(trial.counts))
-    for line in [*estimate_lines, *_format_verdict(outcome), _format_games_seconds_and_run(outcome)]:
+    for line in [*estimate_lines, *format_verdict(outcome), _format_games_seconds_and_run(outcome)]:
         console.print_line(line)
 
 
-def _format_verdict(outcome: SprtOutcome) -> list[str]:
+def format_verdict(outcome: SprtOutcome) -> list[str]:
     """Return lines that say which hypothesis explains the games better, or that the test is undecided.
 
     Accepting a hypothesis does not prove it.
