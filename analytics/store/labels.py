@@ -73,7 +73,8 @@ def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
         key, equals, value = part.partition("=")
         if not equals:
             raise RequestError(
-                f"{subject} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
+                f"{subject} {text!r}: {part!r} is not parameter=value; a text with a comma needs double "
+                "quotes, and several values of a parameter are a sweep, a.KEY=VALUE,VALUE"
             )
         parameters.append((key.strip(), value.strip()))
     return name.rstrip(), parameters

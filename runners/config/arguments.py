@@ -31,7 +31,14 @@ from analytics.store.labels import (
 )
 from quarto.errors import Advice, FailureError, RequestError, describe_extra_installation, suggest_valid_names
 from runners.config.sweep_values import keep_first_value, parse_overrides
-from runners.config.yaml_options import CONF_FOLDER, LIMIT_KEYS, advise_on_own_agents, list_options, load_option
+from runners.config.yaml_options import (
+    CONF_FOLDER,
+    LIMIT_KEYS,
+    advise_on_own_agents,
+    flatten_settings,
+    list_options,
+    load_option,
+)
 
 LABEL_PATTERN = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 HYDRA_FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
@@ -294,9 +301,25 @@ def _describe_unknown_key(error: ConfigAttributeError | ConfigKeyError, override
                 return Advice(
                     text, f"write {of_seat and f'{of_seat} or '}'{full_label}'", f"write {' or '.join(forms)}"
                 )
+        if advice := _advise_on_key_of_option(typed, overrides):
+            return advice
     prefix = name.removesuffix(str(error.key))
     valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
     return f"key {name!r} does not exist{suggest_valid_names(name, valid)}"
+
+
+def _advise_on_key_of_option(typed: Override, overrides: Sequence[Override]) -> Advice | None:
+    """Say how to set a key of the chosen trainer or kind of policies, if ``typed`` has such a key, or return None."""
+    for override in overrides:
+        group = override.get_key_element()
+        if group not in ("trainer", "kind") or not isinstance(option := override.value(), str):
+            continue
+        for key, _ in flatten_settings(load_option(group, option)):
+            if key.rpartition(".")[2] == typed.get_key_element():
+                setting = f"{group}.{key}={str(typed.input_line).partition('=')[2]}"
+                text = f"{typed.input_line} is a setting of the {group} {option}"
+                return Advice(text, f"write {setting}", f"write overrides=[{setting!r}]")
+    return None
 
 
 def _list_agent_labels(override: Override) -> list[str]:

@@ -106,6 +106,7 @@ def test_keywords_are_the_words_of_the_command(tmp_path: Path) -> None:
         (("random", "dumb"), {"games": 0}, "games=0"),
         (("random", "dumb"), {"seed": "1,2"}, "several values are a sweep"),
         (("random",), {"games": 2}, "1 agent is named"),
+        (("mcts(iterations=5,6)", "dumb"), {}, "several values of a parameter are a sweep, a.KEY=VALUE,VALUE"),
         ((), {"games": 2}, r"no agents are named: name two, run\('mcts', 'random'\)"),
         (("random", "dumb"), {"overrides": "games=2"}, r"is a text: write a list, overrides=\['games=2'\]"),
         (("random", "seed"), {}, "'seed' is a key"),
@@ -415,6 +416,11 @@ def test_a_training_returns_its_learning_curve(tmp_path: Path) -> None:
         assert archive.learning_curve(run=learned).frame.equals(learned.frame)
     with pytest.raises(RequestError, match=r"no trainer is named: name one, train\(trainer='q_placement'\)"):
         runners.train(archive=tmp_path)
+    for key, remedy in (("games", "trainer.games=2"), ("discount", "trainer.learner.discount=2")):
+        with pytest.raises(RequestError, match=rf"of the trainer q_placement: write overrides=\['{remedy}'\]"):
+            runners.train(trainer="q_placement", **{key: 2})
+    with pytest.raises(RequestError, match=r"of the kind gift: write overrides=\['kind.smoothing=2'\]"):
+        runners.build_policy("gift", smoothing=2, archive=tmp_path)
     assert learned.policy_id == learned.frame["policy_id"].item()
     agent = f"policy(policy={learned.policy_id})"  # agents play by the id, too
     assert agents_of(runners.run(agent, "random", games=2, progress=False, archive=tmp_path)) == [agent, "random"]
