@@ -7,7 +7,7 @@ reports and pages call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -34,7 +34,7 @@ class GameFilters(TypedDict, total=False):
     rules: str | None  # the rules' name, such as "classic"
     agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
     opponent: str | None  # label of the other agent
-    run: Run | Sequence[Run] | None  # runs: ids, their first digits, or results about one run
+    run: Run | Iterable[Run] | None  # runs: ids, their first digits, or results about one run
     where: str | None  # a condition on the view ``games``, in DuckDB's SQL
     trainings: bool  # whether games of trainings count, too; games of runs that are named always count
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analytics.arguments import Run, list_run_id_texts, to_run_id_text
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def annotate(
     archive: Location = DEFAULT_ARCHIVE,
     *,
-    run: Run | Sequence[Run] = (),
+    run: Run | Iterable[Run] = (),
     where: str | None = None,
     choices: bool = False,
     threads: int | None = None,

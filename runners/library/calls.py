@@ -137,10 +137,18 @@ class Call(NamedTuple):
 
         ``arguments`` are the parsed words, and ``schema`` is the configuration's class.
         """
+        from hydra.errors import HydraException
+        from omegaconf.errors import OmegaConfBaseException
+
         from runners.config.composing import open_config_folders
 
-        with take_turn(), open_config_folders(arguments, schema, self.name):
-            yield
+        try:
+            with take_turn(), open_config_folders(arguments, schema, self.name):
+                yield
+        except RequestError as error:
+            if isinstance(error.__cause__, HydraException | OmegaConfBaseException):
+                raise error from None  # their traceback has a hundred lines, and the message says all
+            raise
 
     @contextmanager
     def compose(self, schema: type[Any]) -> Iterator[DictConfig]:

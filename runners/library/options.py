@@ -62,11 +62,11 @@ def list_options(
     return _build_options_result(group, options, meanings, errors)
 
 
-def _list_defaults(option: OptionDescription) -> list[tuple[str, str]]:
-    """List the parameters of an option with their defaults as text."""
+def _list_defaults(option: OptionDescription) -> list[tuple[str | None, str | None]]:
+    """List the parameters of an option with their defaults as text; an option without parameters has a pair of None."""
     from agents.base.parameters import format_parameter
 
-    return [(key, format_parameter(value)) for key, value in option.defaults.items()]
+    return [(key, format_parameter(value)) for key, value in option.defaults.items()] or [(None, None)]
 
 
 def _build_options_result(
@@ -85,7 +85,7 @@ def _build_options_result(
     rows = [
         (option.name, option.text, key, default, meanings[option.name].get(key or ""))
         for option in options
-        for key, default in _list_defaults(option) or [(None, None)]
+        for key, default in _list_defaults(option)
     ]
     columns = ("name", "description", "parameter", "default", "meaning")
     frame = pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +12,7 @@ import pytest
 import quarto
 import runners
 from analytics import open_archive
+from analytics.arguments import Run
 from analytics.report.result import Result
 from quarto.errors import RequestError
 
@@ -31,7 +32,8 @@ def test_a_result_stands_for_its_run(root: Path, match: Result) -> None:
     with open_archive(root) as archive:
         assert archive.game(match, 0).frame.equals(archive.game(match.run_id, 0).frame)
         assert archive.compare(match, other).frame.equals(archive.compare(match.run_id, other.run_id).frame)
-        for runs in ([match, other.run_id], (match, other), pl.Series([match.run_id, other.run_id])):
+        columns: list[Iterable[Run]] = [[match, other.run_id], (match, other), pl.Series([match.run_id, other.run_id])]
+        for runs in columns:
             assert archive.lengths(run=runs).frame.equals(archive.lengths().frame)
         assert archive.lengths(run=match).frame.equals(archive.lengths(run=match.run_id).frame)
         judged = runners.annotate(archive, run=match)
