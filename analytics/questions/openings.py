@@ -142,9 +142,10 @@ def add_rules_name(position: str, rules: str | None) -> str:
     if len(fields) == 3 and fields[2] != rules:
         raise RequestError(
             Advice(
-                f"position {position!r} names rules {fields[2]!r}, not {rules!r}",
-                "leave --rules out",
-                "leave rules=… out",
+                f"position {position!r} names rules {fields[2]!r}",
+                f"--rules is {rules!r}: leave --rules out",
+                f"rules is {rules!r}: leave rules=… out",
+                separator=", and ",
             )
         )
     return " ".join([*fields[:2], rules])

@@ -48,7 +48,7 @@ from analytics.questions.strength_tables import (
 )
 from analytics.report.board_svg import build_boards_picture
 from analytics.report.report_data import MAX_AGENTS
-from analytics.report.result import Result
+from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from analytics.report.text_tables import to_table
@@ -135,7 +135,6 @@ def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool 
         others=other_tables,
         title="Openings",
         frame=answer.rows,
-        warnings=answer.notes,
         omissions=omissions,
     )
 
@@ -158,7 +157,17 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
         text_column("game", games)._replace(drop_priority=8),
         text_column("sample", rows["sample"])._replace(drop_priority=9),
     )
-    return Table(title, [*opening_columns(rows), *sample], legend=describe_choices_a_row_stands_for(answer, rows))
+    return Table(title, [*opening_columns(rows), *sample], legend=_build_legend(answer, rows))
+
+
+def _build_legend(answer: OpeningsResult, rows: pl.DataFrame) -> str:
+    """Build the legend of a table of decisions; it is an ``Advice`` if the last note of the answer is one."""
+    lines = [describe_choices_a_row_stands_for(answer, rows), *map(to_sentence, answer.notes)]
+    last = answer.notes[-1] if answer.notes else ""
+    if not isinstance(last, Advice):
+        return "\n".join(lines)
+    text = "\n".join([*lines[:-1], f"{last.text[0].upper()}{last.text[1:]}"])
+    return Advice(text, last.command, last.call)
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:

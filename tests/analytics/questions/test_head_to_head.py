@@ -201,7 +201,7 @@ def test_rules_are_never_mixed_silently(copy: ArchiveStore) -> None:
     add(copy, run, 5, rules=SQUARE)
     with open_archive(copy.root) as opened:
         for where in (None, "true"):
-            with pytest.raises(RequestError, match=r"under different rules, classic, square: .*--rules NAME"):
+            with pytest.raises(RequestError, match="rules, classic, square: choose one, as in rules='classic'"):
                 compute_head_to_head(opened, GameFilter(where))
             only = compute_head_to_head(opened, GameFilter(where, rules="square"))
             assert (only.rules, only.games) == ("square", 48)
@@ -265,7 +265,7 @@ def test_games_without_a_record_are_a_failure_either_way(copy: ArchiveStore, whe
 
 def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "empty", create=True)
-    hint = f"has no games: 'qarena archive ls --archive {archive.root}' lists"
+    hint = r"has no games: archive\.runs\(\) lists the runs"
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=hint):
         compute_head_to_head(opened)
     archive.write_run_and_unit_count(record())

@@ -353,7 +353,7 @@ def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
         mixed = run_openings_query(opened, OpeningsQuery())
         assert (mixed.games, mixed.first_free) == (2, False)
         hint = "--first-free counts all games at their first free decision"
-        assert mixed.notes == (f"left out, because nobody chose here: {imposed} games with 2 imposed plies: {hint}",)
+        assert mixed.notes == (f"left out, because nobody chose here: {imposed} games with 2 imposed plies ({hint})",)
         every = run_openings_query(opened, OpeningsQuery(by="turn", first_free=True))
         assert every.games == free + 2
         assert sorted(every.rows["ply"].unique()) == [0, 2]
@@ -364,8 +364,8 @@ def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
         of_agent = run_openings_query(opened, OpeningsQuery(games=GameFilter(agent="dumb(depth=2)")))
         assert of_agent.first_free  # it played no game without imposed plies
         for query, reason in (
-            (OpeningsQuery("0.../..../..../.... -", first_free=True), "leave it out, or --first-free"),
-            (OpeningsQuery(imposed=True, first_free=True), "leave out --imposed or --first-free"),
+            (OpeningsQuery("0.../..../..../.... -", first_free=True), "leave it out, or first_free=True"),
+            (OpeningsQuery(imposed=True, first_free=True), "leave out imposed=True or first_free=True"),
         ):
             with pytest.raises(RequestError, match=reason):
                 run_openings_query(opened, query)

@@ -49,7 +49,7 @@ CASES = [
     Case(
         Solution(0, None, tuple(SolvedTurn(cell, 9, 0, None) for cell in range(7))),
         ["a1 9", "b1 9", "c1 9", "d1 9", "a2 9", "b2 9", "c2 9"],
-        "value 0; 7 of 7 turns are best: a1 9, b1 9, c1 9, d1 9, a2 9, …",
+        "value 0, drawn; 7 of 7 turns are best: a1 9, b1 9, c1 9, d1 9, a2 9, …",
         ["    9", *(f"{cell}  =" for cell in ("a1", "b1", "c1", "d1", "a2", "b2", "c2"))],
     ),
 ]

@@ -16,7 +16,7 @@ import analytics
 from analytics import Archive, open_archive
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.advice import word_for_python
-from analytics.report.result import render_markdown, to_sentence
+from analytics.report.result import render_markdown
 from analytics.store.labels import find_stored_label_or_keep_text
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
@@ -81,8 +81,8 @@ def test_a_label_with_defaults_is_found_in_sql_or_its_user_is_told(
 def test_a_method_shows_what_the_command_prints(command: str, qarena: Qarena, sample: Archive) -> None:
     printed, result = qarena(*command.split(), "--archive", str(sample.archive.root)), COMMANDS[command](sample)
     shown = f"{result}\n"
-    for warning in result.warnings:  # a note of the command, with its own words
-        shown = shown.replace(to_sentence(word_for_python(warning)), f"{warning}")
+    for table in result.tables:  # the command has its own words
+        shown = shown.replace(word_for_python(table.legend), table.legend)
     assert printed.out + printed.err == shown
     assert qarena(*command.split(), "--archive", str(sample.archive.root), "--format", "md").out == render_markdown(
         result

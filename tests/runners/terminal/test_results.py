@@ -122,7 +122,7 @@ def test_seats_apart(qarena: Qarena) -> None:
         ((), "under different rules, classic, square"),
         (("--rules", "clasic"), "did you mean 'classic'"),
         (("--where", "winner ="), "where='winner =' is not a condition on games"),
-        (("--run", "8d1cb3670fa"), "did you mean '8d1cb3670fa3'"),
+        (("--run", "8d1cb3670fa4"), "did you mean '8d1cb3670fa3'"),
         (("--run", "8d1cb3670fa3", "--where", "run_id <> '8d1cb3670fa3'"), "no games of run 8d1cb3670fa3"),
         (("--archive", "nowhere"), "there is no archive at nowhere"),
     ],
