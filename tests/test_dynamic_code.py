@@ -92,6 +92,7 @@ PROVEN = {
                 "runners/hosting/polito/game_server.py::_find_trial_fault_in_fork",
             ),
             "runners/hosting/polito/randomness.py::patch_random_returning_state_factory",
+            "runners/library/objects.py::read_parameters",
         ),
         NAMED,
     ),

@@ -6,7 +6,7 @@ import textwrap
 
 from analytics.questions.columns import text_column
 from quarto.errors import RequestError
-from runners.config.option_list import describe_options, format_defaults
+from runners.authoring.option_list import describe_options, format_defaults
 from runners.terminal.console import build_escaped_table, print_tables
 
 WIDTH, FRAME = 80, 7  # characters of the table, and of its frame

@@ -11,7 +11,7 @@ from runners.library.calls import list_folders, take_turn
 
 if TYPE_CHECKING:
     from analytics.report.result import Result
-    from runners.config.option_list import OptionDescription
+    from runners.authoring.option_list import OptionDescription
 
 # The groups, with how a call sets a key of an option.
 GROUPS = {
@@ -50,8 +50,8 @@ def list_options(
         '200'
 
     """
+    from runners.authoring.option_list import describe_options, read_key_meanings
     from runners.config.composing import initialize_hydra
-    from runners.config.option_list import describe_options, read_key_meanings
     from runners.config.yaml_options import hydra_lock, search_user_folders
 
     if group not in GROUPS:
@@ -80,7 +80,7 @@ def _build_options_result(
 
     from analytics.questions.columns import Table, text_column
     from analytics.report.result import Result
-    from runners.config.option_list import format_defaults
+    from runners.authoring.option_list import format_defaults
 
     rows = [
         (option.name, option.text, key, default, meanings[option.name].get(key or ""))
