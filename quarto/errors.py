@@ -202,9 +202,9 @@ def to_error_details(error: BaseException) -> ErrorDetails:
     """Describe an exception in a form that can be sent to another process."""
     trace = _escape_surrogates("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
-    return ErrorDetails(
-        type(error).__name__, _escape_surrogates(str(error)), describe_author_error_location(error), trace, code
-    )
+    remark = error.remark if isinstance(error, ArenaError) else str(error)
+    text = remark if isinstance(remark, Advice) else _escape_surrogates(remark)
+    return ErrorDetails(type(error).__name__, text, describe_author_error_location(error), trace, code)
 
 
 def _escape_surrogates(text: str) -> str:
