@@ -269,8 +269,8 @@ class OpenArchive:
 
         Raises:
             RequestError: There is no such view, or no such run.
-            FailureError: A file or a record is missing or damaged, or ``positions`` of games that are not indexed are
-                scanned.
+            FailureError: A file or a record is missing or damaged, or ``positions`` is scanned before all games have
+                been indexed.
 
         Examples:
             >>> import analytics
