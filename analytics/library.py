@@ -23,7 +23,7 @@ DEFAULT_SAMPLES = 200  # of the bootstrap behind intervals of ratings
 
 
 class GameFilters(TypedDict, total=False):
-    """Filters of games; a question is about the games that meet all filters that are given."""
+    """Filters that choose the games of a question: those that meet every filter that is given."""
 
     rules: str | None  # the rules' name, such as "classic"
     agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
@@ -106,7 +106,7 @@ class Archive(OpenArchive):
 
         Args:
             anchor: The label of the agent whose rating is ``anchor_elo``, or None for a mean rating of ``anchor_elo``.
-            anchor_elo: A rating in Elo.
+            anchor_elo: The rating of the anchor or, without an anchor, the mean rating, in Elo.
             samples: The number of bootstrap samples behind the 95 % intervals, or 0 for ratings without intervals.
             **games: The filters of ``GameFilters``.
 
@@ -344,7 +344,8 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each policy, series and step, or with ``missing`` if no policy learned there.
+            A ``Result`` with a row for each policy, series and step, or with ``missing`` if no policy learned in
+            these runs.
 
         Raises:
             RequestError: No game meets the filters.

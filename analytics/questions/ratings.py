@@ -326,8 +326,9 @@ class _RatedAgents:
     def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
         """Compute the Elo of each agent, [A], relative to a reference in its group.
 
-        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component. In a
-        reference component, the Elo of every agent is NaN if the seat decided every game between these agents.
+        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component (see
+        ``_find_reference_component``). In a reference component, the Elo of every agent is NaN if the seat decided
+        every game between these agents.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -344,7 +345,10 @@ class _RatedAgents:
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_multi_agent_reference_components(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """Return, as an array [A], whether each agent belongs to a reference component of more than one agent."""
+        """Return, as an array [A], whether each agent is in a reference component with more than one agent.
+
+        A reference component is the component to which the ratings of a group are relative.
+        """
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
@@ -452,5 +456,5 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """Compute the share of draws between equal agents from Davidson's draw parameter, without an effect of the seat."""
+    """Compute the share of draws between equal agents from Davidson's draw parameter, as if the seat had no effect."""
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

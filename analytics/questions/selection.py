@@ -305,7 +305,7 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 def read_selected_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
-    """Read the games of a range whose ids are in ``game_ids``, or all games of the range if ``game_ids`` is None.
+    """Read those games of a range that have an id in ``game_ids``, or all games of the range if ``game_ids`` is None.
 
     ``game_ids`` is an ascending array. Raises ``FailureError`` for a file that is missing or damaged.
     """

@@ -134,7 +134,7 @@ msgspec.json.Decoder(
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of several tallies.
 
-    The counts are added directly, because there may be thousands of tallies.
+    The counts of all tallies are added up at once, not tally by tally, because there may be thousands of tallies.
     """
     counts = [sum(column) for column in zip(*map(_tally_to_counts, tallies), strict=True)]
     if not counts:
