@@ -61,8 +61,8 @@ class Archive(OpenArchive):
 
         Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
         and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and ``second_forfeits``,
-        the numbers of games that the first and the second agent forfeited. With ``by_seat``, the column ``seat`` has
-        the seat of the first agent, and there are no columns for forfeits.
+        the numbers of games that the first and the second agent forfeited, without resignations. With ``by_seat``, the
+        column ``seat`` has the seat of the first agent, and there are no columns for forfeits.
 
         Args:
             by_seat: Whether to return a row for each seat of the first agent, not one row for both seats.

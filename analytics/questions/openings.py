@@ -389,7 +389,7 @@ def _describe_no_decisions(
 ) -> str:
     """Describe why a query found no decision to count in a position.
 
-    ``decisions`` has the decisions that were made there but do not count, because they were imposed.
+    ``decisions`` has the decisions, if any, that were made there but do not count, because they were imposed.
     """
     imposed = int(decisions["games"].sum())
     if imposed:
