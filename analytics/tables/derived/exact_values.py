@@ -118,9 +118,10 @@ can_choosing_mover_achieve = to_kernel_called_by_address(_can_choosing_mover_ach
 
 @inline_function
 def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -> int:
-    """Return the value of a board without a piece in hand, for the giver, or for a mover who chooses the piece.
+    """Return the value of a board without a piece in hand, for the player whose turn it is.
 
-    The caller must know that the value is at least ``at_least``, which shortens the search.
+    This is the giver or, if the mover chooses the piece, the mover. The caller must know that the value is at least
+    ``at_least``, which shortens the search.
     """
     mover = rules.mover_chooses != 0
     if at_least > 0:
