@@ -48,7 +48,7 @@ class MergeOptions(NamedTuple):
 
 @dataclass
 class MergeSummary:
-    """The numbers of things that a merge added to the target."""
+    """The counts of what a merge added to the target archive."""
 
     runs: int = 0  # runs that the target lacked
     games: int = 0
@@ -193,7 +193,10 @@ def _copy_undamaged_table_file(source: ArchiveStore, path: PurePath, target: Arc
 
 
 def _copy_and_count_derived_files(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> int:
-    """Copy the files of a derived table that the target lacks although it has their games; return their number."""
+    """Copy the files of a derived table that the target lacks, and return their number.
+
+    Only files for games that the target has are copied.
+    """
     games, count = target.list_effective_ranges(run_id), 0
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
         target_ranges = target.list_effective_ranges(run_id, table, extent.__eq__)
@@ -296,7 +299,8 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
 def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
     """Yield a sentence for each archive that would add games to a run that other code began.
 
-    The archives are taken in turn, after ``target``. Each archive would add the games that the archives before it lack.
+    The archives are merged one after the other, the target first. Each of them would add the games that all archives
+    before it lack.
     """
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
@@ -319,10 +323,10 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
 
 
 def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether code is part of the code of a run, ``other``, or is known to play the same games.
+    """Return whether ``code`` is a version that played a run, or is known to play the same games as such a version.
 
-    Two versions of the code are known to play the same games if one of them replayed a sample of a run's games with
-    equal results.
+    ``other`` describes the code of the run. Two versions of the code are known to play the same games if one of them
+    replayed a sample of a run's games with equal results.
     """
     fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
     return not fingerprints.isdisjoint(
@@ -336,7 +340,7 @@ def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, An
 def _list_record_conflicts(
     archives: Sequence[ArchiveStore], list_contents: Callable[[ArchiveStore], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
-    """Yield a sentence for each record that has one name but different contents in two archives.
+    """Yield a sentence for each record that has the same name but different contents in two archives.
 
     ``list_contents`` lists the name and the content of each record in an archive. The sentence ends with ``remedy``.
     """
@@ -399,7 +403,10 @@ class NameClash(NamedTuple):
 
 
 def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
-    """Yield the names under which both archives have policies that the other archive lacks."""
+    """Yield each name under which both archives have a policy that the other archive lacks.
+
+    ``theirs`` and ``ours`` are the cards of all policies in the two archives.
+    """
     own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
         added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]

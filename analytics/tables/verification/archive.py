@@ -68,7 +68,7 @@ def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lamb
 
 
 def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
-    """Yield a problem for each entry that is neither a file nor a folder, and a problem if a folder cannot be listed.
+    """Yield a problem for each entry that is neither a file nor a folder, or if a folder cannot be listed.
 
     If there is such a problem, nothing else is verified.
     """
@@ -200,7 +200,11 @@ def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: 
 
 
 def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Yield a problem for all games, derived rows and verdicts that a run had according to its record but lacks now."""
+    """Yield problems for the games, derived rows and verdicts that a run had according to its record but lacks now.
+
+    There is one problem for each lost range of games, for each derived table with lost units, and for each lost
+    verdict.
+    """
     for first, end in list_lost_ranges(record, ranges):
         remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
         fault = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
