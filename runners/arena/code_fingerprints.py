@@ -83,7 +83,7 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
 
 
 def list_targets(settings: Any) -> Iterator[Any]:
-    """Yield each value under a key ``_target_``, which identifies a class, in nested mappings and sequences."""
+    """Yield the value of each key ``_target_`` in nested mappings and sequences. Such a value identifies a class."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key == TARGET_KEY:
@@ -138,8 +138,8 @@ def _fingerprint_playing_code(learning: bool) -> str:
 def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
     """Read the sources of the modules that an agent's classes need.
 
-    The result has, for each module that defines a class of the agent, the sources of this module and of all modules
-    that it imports, by name.
+    The result is keyed by module, for each module that defines a class of the agent. A value has the sources of that
+    module and of all modules that it imports, keyed by module name.
     """
     modules = sorted({to_module_name(target) for target in _list_agent_targets(agent)})
     return {module: read_imported_modules(module, _affects_games) for module in modules}

@@ -66,7 +66,7 @@ def execute_experiment(
         experiment: The opened request.
         command: The user's command, for the run's record.
         stop: Event that ends playing early: no further chunk is begun, and chunks in progress are cut short.
-        progress: Receiver of the number of games, if anybody looks.
+        progress: Display of the number of games played, if there is one.
 
     Raises:
         FailureError: A file could not be written, workers were lost, files vanished, games came out differently when
@@ -188,7 +188,7 @@ def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]
 
 
 def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
-    """List the ranges of written units that are in no file that the archive lists."""
+    """List the parts of ``written_ranges`` that are in none of the files that the archive lists."""
     listed_ranges = (
         archive.list_effective_ranges(run_id).covered_ranges
         if written_ranges and archive.find_run(run_id) is not None

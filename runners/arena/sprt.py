@@ -125,7 +125,7 @@ def _play_missing_pairs_and_count_games(
 def _list_gap_ranges_between_looks(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
     """Yield the pairs in ``gaps`` in ascending order, in ranges that the pace determines.
 
-    No range extends beyond a look, because a test ends only at a look.
+    A test looks at its pairs, and may end, only at certain numbers of pairs, the looks. No range extends beyond a look.
     """
     start = 0
     for look in pair_counts_at_looks(max_pairs):

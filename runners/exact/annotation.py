@@ -66,9 +66,9 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
         return self.build_counting_worker([])
 
     def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
-        """Build a worker that appends to ``game_counts`` the number of games judged since it last appended a number.
+        """Build a worker that reports its progress in ``game_counts``, even in the middle of a chunk.
 
-        The worker does so even in the middle of a chunk.
+        From time to time, the worker appends the number of games that it has judged since it last appended a number.
         """
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
@@ -97,7 +97,10 @@ class LongTimeNotice:
         self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
 
     def print_if_due(self, judged_games: int) -> None:
-        """Print the note if the rest will take long at the pace so far. ``judged_games`` games have been judged."""
+        """Print the note if, at the pace so far, the games that are left will take long.
+
+        ``judged_games`` is the number of games that have been judged.
+        """
         spent_seconds = self.clock.seconds
         if not (self.is_due and judged_games and spent_seconds >= MEASURED_SECONDS):
             return
@@ -200,7 +203,7 @@ def format_run_and_archive_options(root: PurePath, run_ids: Sequence[str]) -> st
 def output_mistakes(
     root: PurePath, max_positions: int, output: TableOutput = TERMINAL_OUTPUT, **games: Unpack[GameFilters]
 ) -> None:
-    """Print or write the regret of each agent and the worst mistakes, in at most ``max_positions`` positions.
+    """Print or write the regret of each agent, and the worst mistakes in at most ``max_positions`` positions.
 
     Raises ``RequestError`` if no games are annotated; the message contains the command that annotates them.
     """

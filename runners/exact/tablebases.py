@@ -42,8 +42,8 @@ POLL_SECONDS = 0.1
 def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue an interrupted build, and print its size; return the exit code.
 
-    If the build is interrupted, a note shows how to continue it; ``command`` has the arguments for that. Raises
-    ``RequestError`` for a tablebase that cannot be built, for example because there is too little memory.
+    ``command`` is the user's command line without the program; if the build is interrupted, a note says to run it
+    again. Raises ``RequestError`` for a tablebase that cannot be built, for example because there is too little memory.
     """
     tables = executor.count_processes_using_local_memory(request.threads)
     tablebase_build.check_build(request, available_megabytes(), tables)
@@ -128,7 +128,7 @@ def _build_layers_table(card: TablebaseCard) -> Table:
 
 
 def print_perft(rules: str, plies: int) -> None:
-    """Print the exact numbers of positions at each ply up to ``plies``, under the rules with the name ``rules``."""
+    """Print exact counts of games and canonical boards at each ply up to ``plies``, under the rules named ``rules``."""
     layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
