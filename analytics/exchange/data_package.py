@@ -44,7 +44,7 @@ MAX_TEXT = 500  # characters of a text in a card
 
 
 class DatasetCard(NamedTuple):
-    """The texts from which the card of a dataset is rendered."""
+    """The title, the licence and the origin of a dataset, from which its card (``README.md``) is rendered."""
 
     title: str
     licence: str  # as the Hub names it
@@ -164,7 +164,7 @@ def _scan_csv_or_parquet(path: Path) -> pl.LazyFrame:
 def _build_schema_and_file_entries(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the two entries of a table in the data package: the first has its columns, the second its size and hash.
 
-    The second entry is the one against which frictionless checks the bytes of the file.
+    frictionless needs the second entry to check the bytes of the file.
     """
     yield {
         "name": path.stem,

@@ -105,7 +105,7 @@ def format_csv_lines(
 
 
 def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
-    """Build a frame with a row for each game, [G], and the columns that do not depend on single plies."""
+    """Build a frame with a row for each game, [G], and the columns that describe the game as a whole."""
     heading, record, chosen, *_ = block
     games = chosen.games
     return pl.DataFrame(
@@ -124,14 +124,17 @@ def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
 
 
 def _build_game_rows(block: ExportBlock) -> pl.DataFrame:
-    """Build a frame with a row for each game, [G], and the game's plies as text."""
+    """Build a frame with a row for each game, [G]; its last column has the game's plies as text."""
     return _build_game_columns(block).with_columns(
         game=pl.Series(format_plies(block.range_games.games), dtype=pl.String)
     )
 
 
 def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
-    """Build a frame with a row for each ply, [R], game by game, and the outcome as ``perspective`` sees it."""
+    """Build a frame with a row for each ply, [R]. The plies of a game are consecutive.
+
+    One column has the outcome of the game as ``perspective`` sees it: 1 for a win, 0 for a draw, -1 for a loss.
+    """
     games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2

@@ -97,9 +97,9 @@ def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
 
 
 def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
-    """Concatenate columns of texts [G] row by row, without the zero bytes with which NumPy pads texts.
+    """Concatenate columns of texts [G] row by row, and drop the zero bytes with which NumPy pads texts.
 
-    No label contains a zero byte.
+    Nothing else is lost, because no label contains a zero byte.
     """
     chunks = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):

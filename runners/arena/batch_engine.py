@@ -72,7 +72,7 @@ class Pace:
         return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._max_pairs)
 
     def next_unit_count(self, pairings: int) -> int:
-        """Return how many units to play next at a time if the run has ``pairings`` pairings."""
+        """Return how many units to play in the next step of a chunk if the run has ``pairings`` pairings."""
         with self._lock:
             inverse_pairs = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / inverse_pairs + ROUNDING_TOLERANCE), self._max_pairs * pairings))
@@ -267,7 +267,11 @@ class BatchEngine:
         evaluations: Evaluations | None,
         should_abort: Callable[[], bool] | None,
     ) -> bool:
-        """Play all pairs of ``pair_range`` together; return False if ``should_abort()`` becomes true before the end."""
+        """Play all pairs of ``pair_range`` together, and return True.
+
+        The results are written to ``games`` and, unless it is None, to ``evaluations``. If ``should_abort()`` becomes
+        true before the end, playing stops, and False is returned.
+        """
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
@@ -401,7 +405,7 @@ class BlockHalf:
         return True
 
     def play_turn(self, turn_number: int) -> None:
-        """Ask a player for turn number ``turn_number`` in all games that are not over, and apply the turns."""
+        """Take turn ``turn_number`` in all running games: ask the player whose turn it is, and apply the turns."""
         state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
             Streams(state.streams[:size] + turn_seed_offset_in_python(turn_number)),

@@ -198,9 +198,10 @@ def _list_strings(value: Any) -> Iterator[str]:
 
 
 def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile]:
-    """Yield the files on which an agent's turns depend, as its parameters, ``data_files`` and yaml name them.
+    """Yield the files on which an agent's turns depend.
 
-    Raises ``RequestError`` if a file does not exist or cannot be read.
+    These are named by the agent's parameters, by its attribute ``data_files`` or by its yaml. Raises ``RequestError``
+    if a file does not exist or cannot be read.
     """
     for value in _list_strings(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
@@ -260,7 +261,7 @@ def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str
 
 
 def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Format in brackets the names of an agent's data files that differ in two records; return "" if none does."""
+    """Format in brackets the names of an agent's data files that differ between two records; return "" if none do."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     return f" ({', '.join(names)})" if names else ""

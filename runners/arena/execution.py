@@ -31,7 +31,7 @@ LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # greatest age of a bucket's listing
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The result of carrying out a run's request."""
+    """The result of carrying out a request to play a run."""
 
     run_id: str
     results: Sequence[PairingResult]
@@ -198,7 +198,7 @@ def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Se
 
 
 class ChunkQueue:
-    """An iterator over the missing units of a run as chunks, from the first unit on. Each chunk becomes a file.
+    """An iterator over the missing units of a run, in ascending order and in chunks. Each chunk becomes a file.
 
     If a chunk takes too long, its task plays only the beginning, and the rest is put back into the queue.
     """

@@ -351,9 +351,10 @@ class RangeWriter:
             self.close()
 
     def add(self, end_unit: int, blocks: Sequence[Block]) -> None:
-        """Add ``blocks``, the games of the next units up to but not including ``end_unit``; write games if it is time.
+        """Add ``blocks``, the games of the next units up to but not including ``end_unit``.
 
-        Raises ``FailureError`` if writing fails.
+        Games are written if ``write_if_full_or_overdue`` finds that it is time. Raises ``FailureError`` if writing
+        fails.
         """
         with self._lock:
             if self._closed:

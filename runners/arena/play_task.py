@@ -124,7 +124,7 @@ class PlayTask(Task[Range, ChunkResult]):
 
 @dataclass
 class ChunkPlayer:
-    """A player that plays an experiment's chunks in this process, on any number of threads."""
+    """The object that plays chunks of an experiment in this process, on any number of threads."""
 
     experiment: Experiment
     remote: bool = False  # this process is a worker, not the one that the user started

@@ -180,7 +180,10 @@ def find_replay_difference(
 
 
 def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
-    """Select the games of a range of pairs of one pairing. The ids of these games are consecutive."""
+    """Select the games of ``pair_range`` from ``stored_games``.
+
+    They are neighbours there, because stored games ascend by game id.
+    """
     ids = compute_game_ids(*pair_range, both_games=True)
     low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
     return stored_games.select_as_contiguous_arrays(slice(low, high))
@@ -304,7 +307,7 @@ def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, in
 
 
 def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, int]]) -> int:
-    """Return how many of the first units are needed to include all agents that occur in ``units``."""
+    """Return how many units must be taken from the beginning of ``units`` to include all agents that occur in it."""
     agents, needed = set[int](), 0
     for number, unit in enumerate(units):
         pairing = pairings[unit % len(pairings)]
@@ -333,7 +336,7 @@ def _read_games_of_files_by_unit(
 
 
 def _list_game_ids(line: UnitLine, units: Sequence[int]) -> NDArray[np.int64]:
-    """Return the ids of all games of the units ``units``."""
+    """Return the ids of all games in ``units``."""
     unit = np.array(units, np.int64)
     first = ((unit % line.pairings) << GAME_BITS) | (2 * (unit // line.pairings))
     return np.concatenate([first + game for game in range(line.games_a_pair)])

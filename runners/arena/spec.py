@@ -362,14 +362,15 @@ class RunSpec:
 
     @property
     def unit_line(self) -> UnitLine:
-        """The shape of the run's line of units."""
+        """The layout of the run's units: the number of its pairings, and the number of games in a pair."""
         return UnitLine(len(self.pairings), self.games_per_pair)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether the run's games depend only on their numbers, so that they can be played again.
 
-        This is not so if a person, an object of a program, a learner or an agent with a wall-clock limit takes part.
+        This is not so if a person, a learner, an agent with a wall-clock limit or an agent that a Python program passed
+        as an object takes part.
         """
         return self.learner is None and all(
             agent.target not in (HUMAN_TARGET, OBJECT_TARGET) and agent.limits.turn_seconds is None

@@ -139,9 +139,9 @@ def _list_gap_ranges_between_looks(gaps: list[tuple[int, int]], max_pairs: int, 
 
 
 class _PairOutcomes:
-    """The outcome of each pair, in the form in which ``sprt_verdicts.read_outcomes`` returns it.
+    """An array of the outcomes of pairs, indexed by number of the pair. It grows when outcomes are added.
 
-    The index is the number of the pair. The array grows when outcomes are added.
+    Outcomes have the form in which ``sprt_verdicts.read_outcomes`` returns them.
     """
 
     def __init__(self, known_outcomes: NDArray[np.int8]) -> None:

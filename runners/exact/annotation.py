@@ -117,7 +117,7 @@ class LongTimeNotice:
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
 ) -> str:
-    """Judge all decisions that are not judged yet, in each file that holds a game that meets the filter.
+    """Judge the decisions that are not judged yet in all files that hold a game selected by ``game_filter``.
 
     Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a
     condition that no game meets. If a signal stops the work, ``typer.Exit`` is raised; the decisions judged until then
@@ -163,9 +163,9 @@ def annotate_games(
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
-    """Build a predicate that tells whether a file holds a game that meets the condition.
+    """Build a predicate that returns whether a file holds a game that meets the condition ``where``.
 
-    The arguments of the predicate are the id of a run and the range of a file.
+    The arguments of the predicate are the id of a run and the range of a file. Without ``where``, it is always True.
     """
     if where is None:
         return lambda _run_id, _games: True

@@ -178,7 +178,10 @@ def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop
 
 @contextmanager
 def _forward_stop(solver: Solver, stop: StopSignal) -> Iterator[None]:
-    """Stop the solver as soon as ``stop`` is set inside the context, because a single search may take long."""
+    """Stop the solver when ``stop`` is set while the context's body runs.
+
+    The body alone would notice ``stop`` too late, because a single search may take long.
+    """
     context_closed = threading.Event()
 
     def stop_solver_when_set() -> None:

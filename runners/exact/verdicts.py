@@ -105,7 +105,7 @@ def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard])
 
 
 def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
-    """Build the specification of the agent that plays by a policy, given by name or id."""
+    """Build the specification of the agent that plays by ``policy``, which is the name or the id of a policy."""
     return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
@@ -359,7 +359,7 @@ def _load_positions(request: JudgeRequest) -> PositionSet:
 
 
 class PositionSetOptions(NamedTuple):
-    """The positions to draw, and the threads and memory to solve them with."""
+    """The options of a position set: the positions to draw, and the threads and the memory for solving them."""
 
     rules: Rules
     positions_per_source: int = 500  # of each source and number of pieces, at most

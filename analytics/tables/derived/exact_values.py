@@ -46,7 +46,7 @@ class ExactValues(NamedTuple):
 
     @staticmethod
     def zeros_with_uncounted_choices(games: int) -> ExactValues:
-        """Return arrays for ``games`` games in which all values are 0 and all choices are ``NOT_COUNTED``."""
+        """Return arrays for ``games`` games in which all values are 0 and all counts of choices are ``NOT_COUNTED``."""
         gift, placement = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
         gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)

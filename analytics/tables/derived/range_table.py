@@ -239,7 +239,7 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Sort rows by the columns of ``key``, which hold whole numbers.
 
     Neighbouring columns are combined into a word of 63 bits if their values fit, because sorting by one word is many
-    times faster than sorting by seven columns.
+    times faster than sorting by several columns.
     """
     words, room = list[pl.Series](), 0
     for name in key:
@@ -299,7 +299,10 @@ class _MergeCursor:
         return self._keys.row(row)
 
     def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
-        """Remove and return the rows in memory whose key is at most ``limit``, or all of them if it is None."""
+        """Remove and return the rows in memory whose key is at most ``limit``.
+
+        If ``limit`` is None, all rows in memory are removed and returned.
+        """
         end = len(self)
         if limit is not None and end and self.key_at(-1) > limit:
             end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0

@@ -184,7 +184,10 @@ def _copy_game_ply_and_tally_files(
 
 
 def _copy_undamaged_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
-    """Copy a table's file unchanged. Raises ``FailureError`` if its bytes do not match the checksum in its name."""
+    """Copy the table file at ``path`` in ``source`` unchanged to ``folder`` in ``target``.
+
+    Raises ``FailureError`` if the bytes of the file do not match the checksum in its name.
+    """
     with explain_errors("read", path):
         content = source.backend.read(path)
     if path.suffixes[-2] != f".{compute_checksum(content)}":
@@ -254,7 +257,10 @@ def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, option
 
 
 def _group_records_by_run(archives: Sequence[ArchiveStore]) -> Iterator[list[_RunHolder]]:
-    """Yield, for each run, the list of its holders, in an order that does not depend on the order of the archives."""
+    """Yield, for each run, the archives that hold it, each with its record of the run.
+
+    The order depends only on the records, not on the order of ``archives``.
+    """
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:
         for record in archive.load_runs():
@@ -299,8 +305,8 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
 def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
     """Yield a sentence for each archive that would add games to a run that other code began.
 
-    The archives are merged one after the other, the target first. Each of them would add the games that all archives
-    before it lack.
+    The archives are considered one after the other, the target first. Each of them would add the games that all
+    archives before it lack.
     """
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
@@ -377,9 +383,9 @@ class PolicyCopy(NamedTuple):
 def list_policies_to_copy(
     sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
 ) -> Iterator[PolicyCopy]:
-    """Yield the policies that a source has but the target lacks, by source and with the oldest policy first.
+    """Yield the policies that a source has but the target lacks, one source after the other, oldest policies first.
 
-    Raises ``RequestError`` if the prefix makes a name invalid.
+    Raises ``RequestError`` if the prefix in ``options`` makes a policy's name invalid.
     """
     there = policy_cards.load_cards(target)
     for source in sources:
@@ -403,7 +409,7 @@ class NameClash(NamedTuple):
 
 
 def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
-    """Yield each name under which both archives have a policy that the other archive lacks.
+    """Yield a clash for each name under which both archives have a policy that the other archive lacks.
 
     ``theirs`` and ``ours`` are the cards of all policies in the two archives.
     """

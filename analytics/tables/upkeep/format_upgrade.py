@@ -114,7 +114,7 @@ def _apply_step_without_removal(step: UpgradeStep, backend: Backend, root: PureP
 
 
 def _read_records_with_format(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the values of each record that has the number of its format."""
+    """Yield the path and the values of each record that contains the number of its format."""
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):

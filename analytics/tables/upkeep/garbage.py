@@ -120,7 +120,10 @@ def list_needed_and_replaced_files(archive: ArchiveStore, run_id: str) -> RunTab
 
 
 def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
-    """Add the files of games to ``files``, and also the files of plies, which stay as long as their games stay."""
+    """Add a run's files of games and of plies to ``files``, as needed or as replaced.
+
+    A file of plies is needed as long as its games are.
+    """
     mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
     files.replaced.update(

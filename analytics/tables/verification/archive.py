@@ -170,7 +170,10 @@ def _verify_run(
 def _count_effective_rows(
     rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
-    """Count the rows of a file that readers use: all rows, or the rows in its slices ``effective_ranges``."""
+    """Count those of ``rows``, the rows of a file, that readers use.
+
+    Readers use the ranges ``effective_ranges``, which are the whole file or slices of it.
+    """
     if [*effective_ranges] == [file]:
         return len(rows)
     return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)

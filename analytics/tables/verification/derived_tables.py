@@ -167,9 +167,10 @@ def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterato
 
 
 def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
-    """Yield the problems of a file of exact values, up to the first ply and kind of decision that has a problem.
+    """Yield the problems of a file of exact values.
 
-    Only the rows of one ply are in memory at a time.
+    Rows are checked by ply and kind of decision, and checking ends at the first ply and kind that has a problem. Only
+    the rows of one ply are in memory at a time.
     """
     extent, rules = AnnotationExtent.from_text_or_empty(table.stored.extent), table.record.rules
     sources = [table.read_games(source) for source in table.sources]
@@ -194,7 +195,7 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 
 
 def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
-    """Yield the decisions of games by ply and kind, with the exact values that need no long search."""
+    """Yield the decisions of games by ply and kind. They contain only those exact values that need no long search."""
     first = find_first_annotated_plies(games, extent)
     return derive_decisions_by_ply(
         games, first, compute_decided_and_late_values(games.games, first, extent.choices, rules), rules

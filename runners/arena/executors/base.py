@@ -268,7 +268,7 @@ class _ThreadPool(WorkerPool):
         return results
 
     def forward_stop_to_processes(self) -> None:
-        """Do nothing, because tasks notice the request themselves."""
+        """Do nothing, because tasks in threads notice by themselves that they should stop."""
 
     def release_workers_abandoning_chunks(self) -> None:
         self._ended = True
@@ -307,7 +307,7 @@ def available_megabytes() -> float:
 
 
 def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
-    """Raise ``RequestError`` unless memory has room for the tables of all solvers, of ``megabytes`` MiB each.
+    """Raise ``RequestError`` unless ``solver_count`` solvers with tables of ``megabytes`` MiB each fit into memory.
 
     The error message names the largest size that fits.
     """

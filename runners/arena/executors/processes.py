@@ -257,11 +257,7 @@ _worker_cache: dict[str, LazyWorker] = {}  # the last task's worker by ``TaskDat
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
-    """Carry out a chunk of a task, and return what came of it.
-
-    The result of this function has the chunk's result or the exception raised, and the warnings and errors that were
-    logged.
-    """
+    """Carry out a chunk of a task; return its result or the exception raised, with the warnings and errors logged."""
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:

@@ -156,7 +156,10 @@ class _RayDriver:
             raise FailureError(f"the Ray cluster at ray.address={address} has no cores: start workers that have some")
 
     def send(self, message: tuple[TaskData, Any] | None) -> None:
-        """Send a message to the process. Raises ``FailureError`` if the process has ended."""
+        """Send the process a task and a chunk, or None to cancel all tasks.
+
+        Raises ``FailureError`` if the process has ended.
+        """
         with self._explain_lost_cluster():
             self._connection.send(message)
 
@@ -165,11 +168,10 @@ class _RayDriver:
         return self._connection.poll(POLL_SECONDS)
 
     def receive(self) -> Any:
-        """Receive a message from the process: its first message is the cluster's number of cores.
+        """Receive the next message from the process, and return it.
 
-        Later messages are results of chunks, or None for a chunk that was cancelled.
-
-        Raises ``FailureError`` if the process or task failed.
+        The first message is the cluster's number of cores. Each further message is the result of a chunk, or None for a
+        chunk that was cancelled. Raises ``FailureError`` if the process or a task failed.
         """
         with self._explain_lost_cluster():
             message = self._connection.recv()
