@@ -233,7 +233,7 @@ class ChunkQueue:
         return chunk
 
     def put_back_rest_and_update_pace(self, result: ChunkResult) -> None:
-        """Put the units of a chunk that were not played back into the queue, and update the estimated time per unit."""
+        """Return the unplayed units of a chunk to the queue, and update the estimated time per unit."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:
             self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)

@@ -281,7 +281,10 @@ def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing:
 def save_run_start(
     archive: ArchiveStore, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
 ) -> None:
-    """Save a run's record with ``games_per_pairing`` games for each pairing, or update the existing record."""
+    """Save the record of a run that begins, or update the record of a run that is continued.
+
+    Each pairing is to have ``games_per_pairing`` games; a greater number that is already in the record stays.
+    """
 
     def update_record(stored_record: RunRecord | None) -> RunRecord | None:
         if stored_record is None:

@@ -416,7 +416,7 @@ def find_target(subject: str, settings: Mapping[str, Any]) -> str:
 def _call_constructor(
     subject: str, target_class: type[Any], params: Mapping[str, Any], overriding_params: Mapping[str, Any]
 ) -> Any:
-    """Call a class with ``params``, some of which ``overriding_params`` replaces, and return the object.
+    """Call a class with ``params``, updated with ``overriding_params``, and return the object.
 
     Raises ``RequestError`` if the class does not accept the parameters, or if its constructor fails.
     """

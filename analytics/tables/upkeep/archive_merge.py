@@ -64,7 +64,7 @@ def merge_archives(
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
-    """Add to ``target`` everything that it lacks from ``sources``, and return the counts of what was added.
+    """Add to ``target`` everything that ``sources`` have and it lacks, and return the counts of what was added.
 
     After each file, ``progress`` is called with the number of games in the file. Raises ``RequestError`` if the
     archives conflict, and ``FailureError`` if a file is damaged or cannot be written.
@@ -154,7 +154,7 @@ def _compute_merged_record(target_record: RunRecord, record: RunRecord, target: 
 def _merge_range_and_count_units(
     source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange
 ) -> int:
-    """Add the games of a stored range that the target lacks, and return the number of their units.
+    """Add to the target those games of a stored range that it lacks, and return the number of their units.
 
     If a file partly overlaps a file of the target, it is not copied as a whole, because readers would then have to cut
     one of the two files. Instead, only the units that the target lacks are written.

@@ -164,8 +164,8 @@ def encode_parent_table(
 ) -> TableBytes:
     """Encode the parent file of a table from the files of its children.
 
-    The children are named by their files of ``naming_table``. Raises ``FailureError`` if a file is damaged, and
-    ``FileNotFoundError`` if it is missing.
+    The children in ``group`` are files of ``naming_table``. If ``table`` is another table, its own files for the same
+    ranges are read. Raises ``FailureError`` if a file is damaged, and ``FileNotFoundError`` if it is missing.
     """
     run_id, rows = record.run_id, compute_rows_per_table(len(group.children))
 
