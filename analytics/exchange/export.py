@@ -118,8 +118,9 @@ def write_export(
     or overrides its usual values.
 
     Raises ``RequestError`` before anything is written if a path or condition is wrong, or if the requested sample is
-    larger than the number of selected games. Raises ``FailureError`` if a file is damaged or ``output`` cannot be
-    written. After an error, nothing new is left at ``output``.
+    larger than the number of selected games. The error is also raised if a format of episodes is requested and no game
+    has a step. Raises ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error, nothing
+    new is left at ``output``.
     """
     _check_output(request, output, force)
     if request.form == DATASET:
@@ -153,7 +154,8 @@ def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: Bin
 def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
     """Raise ``RequestError`` if the export may not be written to ``output``.
 
-    An existing ``output`` is replaced only with ``force``, and only if it is an export in the same format.
+    An existing ``output`` is replaced only with ``force``, and only if it is an export in the same format. For a
+    dataset, an empty folder is accepted even without ``force``.
     """
     check_outside_archives(output)
     if not output.parent.is_dir():

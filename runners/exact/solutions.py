@@ -356,7 +356,8 @@ def cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
     """Return a key that sorts cells from best to worst. ``turns`` are all turns on one cell.
 
     Cells are compared by the best value of a turn. If these are equal, the cell with the sooner win or the later loss
-    comes first, then the cell with more turns of that value.
+    comes first. Among cells that are still equal, except for lost ones, the cell with more turns of the best value
+    comes first.
     """
     best = max(turn.value for turn in turns)
     distances = [turn.distance or 0 for turn in turns if turn.value == best]
