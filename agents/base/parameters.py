@@ -67,11 +67,10 @@ def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
 
 
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
-    """Return ``version``, the version of a study's program that a player follows.
+    """Return ``version``, or raise ``ValueError`` if a player cannot follow this version of a study's program.
 
-    The first of ``valid`` is the program's last version. Raises ``ValueError`` for a version that is not in ``valid``.
-    Without ``faithful`` all other versions are refused too, because only a player that follows the study's program has
-    versions.
+    ``valid`` lists the versions of the program, the last one first. Without ``faithful`` only the last version is
+    accepted, because a player that does not follow the program has no versions.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")

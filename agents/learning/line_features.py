@@ -348,7 +348,7 @@ def append_reply_features_or_outcome(
 
 @inline_function
 def match_and_oppose_line_values(line: int, byte: int, board: Any) -> int:
-    """Return the attributes of a line whose shared value matches the gift's or opposes it, as a byte.
+    """Return, as a byte, the attributes whose shared value on a line matches or opposes the value of the gift.
 
     The lower four bits are the attributes with a shared value that matches, the upper four bits those with a shared
     value that opposes. ``byte`` has the attribute values of the gift.
@@ -368,11 +368,11 @@ def attribute_state(attribute: int, values: int) -> int:
 
 @inline_function
 def number_attribute_states_of_two_lines(line_values: int, other_line_values: int) -> int:
-    """Return the index of the multiset of the attributes' states on two lines.
+    """Return a number for the states of the four attributes on two lines, whatever the order of the attributes.
 
-    The multiset has one member for each of the four attributes, which combines its states (``attribute_state``) on the
-    two lines. ``line_values`` and ``other_line_values`` are what ``match_and_oppose_line_values`` returned for the
-    lines.
+    The number is the index of a multiset (``multiset_number``). The multiset has one member for each attribute, which
+    combines the attribute's states on both lines (``attribute_state``). ``line_values`` and ``other_line_values`` are
+    what ``match_and_oppose_line_values`` returned for the lines.
     """
     return multiset_number(
         attribute_state(0, line_values) * 4 + attribute_state(0, other_line_values),
