@@ -74,9 +74,9 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
     board, the rarest first if ``rarest_first``, otherwise the commonest. On ties the study's order of the values
     decides.
 
-    To be sorted, each value has a key of one byte, count * 8 + its place in the study's order. All eight keys are
-    compared at once with the key of each of the four values. At least one cell must be empty, so that the keys stay
-    below 128.
+    To be sorted, each value has a key of one byte: 8 * count + its place in the study's order, or 8 * (15 - count) +
+    its place if the commonest value comes first. All eight keys are compared at once with the key of each of the four
+    values. At least one cell must be empty, so that the keys stay below 128.
     """
     total, keys = int64(popcount(occupied)), uint64(0)
     for i in range(ATTRIBUTES):

@@ -89,9 +89,10 @@ def best_cell(position: PackedPosition, agent: Any) -> int:
 
 @inline_function
 def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
-    """Return the value of giving ``piece`` to the opponent.
+    """Return what ``piece`` is worth to the opponent who receives it.
 
-    It is the mean, or by the gift rule ``min_max`` the greatest, of the values of the boards that the piece can make.
+    This is the mean of the values of the boards that the opponent can make with it, or the greatest of these values by
+    the gift rule ``min_max``.
     """
     values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied

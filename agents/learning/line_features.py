@@ -96,7 +96,10 @@ def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
-    """Return the number of features in each group, for these numbers of classes of lines and of cells."""
+    """List the number of features in each group, for these numbers of classes of lines and of cells.
+
+    The groups are in the order of the constants from ``LINE`` to ``REFUTED``.
+    """
     return [
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
         9 * 4 * 4 * 4 * 2 * COUNTS,
@@ -419,22 +422,22 @@ def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, f
 def fill_features_returning_count_or_outcome(
     occupied: int, gift: int, pieces_left: int, words: Any, board: Any, after: Any, features: Any
 ) -> int:
-    """Write the numbers of an afterstate's features within its stage into ``features``, and return how many there are.
+    """Write the numbers of an afterstate's features into ``features``, and return how many features there are.
 
-    If the replies show how the game ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` for the giver
-    instead.
+    Features are numbered within a stage, which is the number of pieces on the board. If the replies show how the game
+    ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` for the giver instead.
 
     ``board`` was filled by ``fill_board_survey``; ``after`` [3, BOARD] is overwritten. ``pieces_left`` are the pieces
-    that are neither on the board nor given. The gift must be safe. A value of an attribute matches the gift if the
-    gift has it, and otherwise opposes it. A piece left is *safe* if it finishes no line on this board. A *danger* is a
-    value with which a piece can finish a line. There are features for:
+    that are neither on the board nor given. The gift must be safe. A value of an attribute matches the gift if the gift
+    has it, and otherwise opposes it. A piece left is *safe* if it finishes no line on this board. A *danger* is a value
+    with which a piece can finish a line. There are features for:
 
-    - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces
-      left that have one of its shared values;
+    - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces left
+      that have one of its shared values;
     - the numbers of dangers, of lines of three and of two pieces that can still be finished, and of cells on which a
       piece can finish a line, each combined with the number of safe pieces;
-    - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either
-      value, and of cells on which the opposing value wins;
+    - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either value,
+      and of cells on which the opposing value wins;
     - the four attributes together, regardless of order;
     - each empty cell: the number of safe gifts that are left if the opponent places there;
     - the distribution of these numbers over the cells.
