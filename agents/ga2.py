@@ -36,11 +36,11 @@ TOPS = uint64(0x8080_8080_8080_8080)
 
 
 def _pack_pieces_by_preferred_values(value_bits: list[int]) -> int:
-    """Pack the pieces in the order in which study B prefers them: the n-th piece in the n-th group of four bits.
+    """Pack the pieces in study B's order of preference, the n-th piece in the n-th group of four bits.
 
-    ``value_bits`` has, for each of the eight attribute values in order of preference, the bit that it sets in a piece,
-    or 0. The study forms pieces from four of the first four values, then from four of the first five, and so on, in the
-    lexicographic order of the values' places.
+    This order follows from an order of the eight attribute values: ``value_bits`` has, for each value in that order,
+    the bit that it sets in a piece, or 0. The study forms pieces from four of the first four values, then from four of
+    the first five, and so on. With the same number of values, it takes the combinations in lexicographic order.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
@@ -163,10 +163,11 @@ class Ga2(KernelAgent):
     """Study B's genetic player (``quarto_ci_2022_2023``), which does not look for wins.
 
     Gift: with probability 1 - ``alpha`` a piece whose values are rare on the board, otherwise one whose values are
-    common. Cell: the last empty cell of a diagonal, or else of a row or column. If no line lacks only one cell, it
-    takes a cell of a row or column: with probability ``beta`` of one with three or four empty cells, otherwise of one
-    with two. The player knows only rows, columns and the main diagonals, whatever the rules. ``agents/ga2.py`` lists
-    the random words of a turn. Raises ``ValueError`` for a gene that is not from 0 to 1.
+    common. Cell: the only empty cell of a diagonal or, if there is none, of a row or column. If no line lacks only one
+    cell, the player takes a cell of a row or column. With probability ``beta`` this line has three or four empty cells,
+    otherwise it has two. The player knows only rows, columns and the main diagonals, whatever the rules.
+
+    ``agents/ga2.py`` lists the random words of a turn. Raises ``ValueError`` for a gene that is not from 0 to 1.
     """
 
     kernel = ga2_turn

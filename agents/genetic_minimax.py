@@ -151,8 +151,8 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
     """Merge the games of the first ``size`` individuals in ``order`` into a tree, and set the fitness of each.
 
-    The fitness of an individual is the depth of the deepest leaf minus the least depth to which the individual's value
-    survives as values go up the tree by minimum and maximum.
+    Values go up the tree by minimum and maximum. The fitness of an individual is the depth of the deepest leaf minus
+    the depth of the highest node that the individual's value reaches from its leaf.
     """
     count, deepest = merge_games_into_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents

@@ -242,12 +242,12 @@ class Mcts(KernelAgent):
     An iteration goes down from the present position, each time to the child with the highest UCB1, W/n + c sqrt(ln N /
     n), for the player to move (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006). Unvisited
     children come first, in random order: a random gift with all cells, then another gift. On ties the child that was
-    entered first is chosen. If the last node was visited before, it gets its children and the first of them is
-    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
+    entered first is chosen. If the last node was visited before, it gets its children and the first of them is entered.
+    One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
     ``draw_reward`` for both after a draw. The first iteration is a playout from the position itself.
 
-    ``final`` says which child of the root is played: the child with the most visits, or of several such children the
-    one with the best value (``visits``), or the child with the best value (``value``).
+    ``final`` says which child of the root is played. With ``visits`` it is the child with the most visits, or of
+    several such children the one with the best value. With ``value`` it is the child with the best value.
 
     ``faithful`` follows the study's code:
 
@@ -261,8 +261,8 @@ class Mcts(KernelAgent):
     With ``solver`` proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
     "Monte-Carlo Tree Search Solver", CG 2008). With ``safe_gifts`` no move gives a piece with which the opponent could
     win at once, if there is another move. With ``reuse`` the tree below the turn that was played is kept, up to
-    ``iterations`` nodes. The next search of the game then begins where the opponent's reply leads, and adds as many
-    iterations (see ``agents.search.tree``).
+    ``iterations`` nodes. The next search of the game then begins with the part of this tree below the opponent's reply,
+    to which it adds ``iterations`` iterations (see ``agents.search.tree``).
 
     As its evaluation of a turn the agent reports the proven result or, if nothing is proven, 2 * mean - 1, where mean
     is the mean reward of the whole search. A draw therefore counts as ``draw_reward`` says: as a draw with 0.5, as a

@@ -315,22 +315,22 @@ class Oracle(KernelAgent):
 
     ``ties`` chooses among the turns that keep the value. With ``distance`` the player takes the turns that win soonest
     or lose latest, if 5 or more pieces are on the board. (All draws last to the end.) With ``trap`` it takes the turns
-    that leave the opponent the fewest replies with which the opponent keeps the value, if 8 or more pieces are on the
-    board and the position is not won. It chooses at random among the turns that remain.
+    that leave the opponent the fewest replies that keep the value, if 8 or more pieces are on the board and the
+    position is not won. It chooses at random among the turns that remain.
 
     ``horizon``: with fewer pieces on the board than this, the agent ``below`` plays, which is ``semi_random`` by
     default. Under the rules classic and torus_square, None stands for 0, so that play is always exact. Under other
-    rules None stands for 4, or for 5 if the mover chooses the piece. Without a tablebase earlier positions take
-    seconds.
+    rules None stands for 4, or for 5 if the mover chooses the piece, because exact play in earlier positions takes
+    seconds without a tablebase.
 
     ``slip`` is the probability that a turn with 8 or more pieces on the board is a slip: a random turn that gives up
-    some of the exact value. A slip neither misses a win at once nor allows the opponent one. If there is no such turn,
-    the player does not slip.
+    some of the exact value. A slip neither misses an immediate win nor allows the opponent one. If there is no such
+    turn, the player does not slip.
 
     As its evaluation the agent reports the exact value of every turn except the first gift and slips.
 
-    Randomness: word n chooses among the n cells that are still to be examined, and word 64 + n among the n pieces.
-    Word 128 decides whether to slip.
+    Randomness: word n chooses among the n cells that are still to be examined, and word 64 + n among the n pieces. Word
+    128 decides whether to slip.
     """
 
     kernel = oracle_turn

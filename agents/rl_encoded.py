@@ -106,9 +106,9 @@ def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any
 
 @inline_function
 def least_value_gift_preferring_safe(position: PackedPosition, rules: Any, agent: Any) -> int:
-    """Return the piece whose value for the opponent is least, or NONE if no piece is left.
+    """Return the piece that is worth least to the opponent: of the safe pieces or, if none is safe, of all pieces.
 
-    It is a safe piece if there is one.
+    On ties the first piece is returned. The result is NONE if no piece is left.
     """
     safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
     allowed = safe if safe != 0 else position.available

@@ -110,9 +110,10 @@ def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: in
 
 @inline_function
 def mirror_until_free_and_remember(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
-    """Return the cell that the rules of thumb of the study's program choose if no cell wins.
+    """Return the cell that the study's program chooses by its rules of thumb if no cell wins.
 
-    The program chooses a cell again until the cell is empty. The n-th choice uses word n of the turn, from 0.
+    The program chooses again until the cell is empty, and each time remembers the board with its piece on the chosen
+    cell. The n-th choice uses word n of the turn, from 0.
     """
     packed, answers = pack_pieces(position), int64(0)
     while True:

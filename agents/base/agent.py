@@ -84,8 +84,8 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 class Evaluation(NamedTuple):
     """The evaluation that an agent in Python may return with its turn, as in ``(cell, gift, Evaluation(0.3))``.
 
-    An agent that plays batches returns one evaluation whose fields are arrays [B]. None, or NaN as a value, stands for
-    a number that the agent does not report.
+    An agent with ``play`` returns one evaluation for the whole batch, whose fields are arrays [B]. None, or NaN as a
+    value, stands for a number that the agent does not report.
     """
 
     value: Any = None  # the expected result, from -1 (lost) to 1 (won)

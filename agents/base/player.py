@@ -71,7 +71,10 @@ def decide_turns(
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all_turns_one_by_one(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
-    """Call ``decide_turns`` for all positions of ``state``. Unlike ``decide_turns``, this can be called from Python."""
+    """Take a jitted turn in each position of ``state``, as ``decide_turns`` does.
+
+    Unlike ``decide_turns``, this function can be called from Python.
+    """
     decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
@@ -557,9 +560,10 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def prepare_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """Call ``prepare`` of an agent in Python, if it has this method, and return the agent with the rules.
+    """Prepare an agent written in Python for ``rules``, and return it together with them.
 
-    Raises ``RequestError`` for an agent that has neither ``play`` nor ``choose``.
+    To prepare it, its method ``prepare`` is called, if it has one. Raises ``RequestError`` for an agent that has
+    neither ``play`` nor ``choose``; ``label`` names it in the message.
     """
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(

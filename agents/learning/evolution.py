@@ -73,10 +73,10 @@ def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
 def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Convert each word to a standard normal number, by inversion. The shape stays the same.
 
-    The inverse of the distribution is by Wichura ("The percentage points of the normal distribution", Applied
-    Statistics 37, 1988), as implemented in the standard library. The middles of 2^52 intervals are inverted, so that
-    the result is always finite. It is rounded to twelve decimals, so that it does not depend on the last bit of a
-    machine's logarithm.
+    The inverse of the distribution function is by Wichura ("The percentage points of the normal distribution", Applied
+    Statistics 37, 1988), as implemented in the standard library. Its argument is the middle of one of 2^52 intervals,
+    so that the result is always finite. It is rounded to twelve decimals, so that it does not depend on the last bit of
+    a machine's logarithm.
     """
     inverse = NormalDist().inv_cdf
     middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

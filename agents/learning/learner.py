@@ -45,8 +45,8 @@ def update(function: UpdateKernel) -> UpdateKernel:
     """Compile an update with the signature that all learners share.
 
     ``function(game, rules, agent) -> bool`` changes the arrays of ``agent`` (params, table, keys) and returns whether
-    these arrays have room for another game. It reads nothing else. Replaying a run's games in the order of their ids,
-    from fresh knowledge, therefore gives the same bytes as learning during play.
+    these arrays have room for another game. It must depend on nothing but its arguments. Replaying a run's games in the
+    order of their ids, from fresh knowledge, therefore gives the same bytes as learning during play.
     """
     return kernel(UPDATE_SIGNATURE)(function)
 

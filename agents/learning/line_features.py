@@ -170,7 +170,8 @@ def append_line_features(
 ) -> int:
     """Append the features of the lines and of the dangers to ``features``, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
+    ``safe`` is the number of pieces left that are safe, and ``count`` is the number of features so far.
     """
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
@@ -209,7 +210,8 @@ def append_attribute_features(
 ) -> int:
     """Append the features of the four attributes to ``features``, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``safe`` is the number of pieces left that are
+    safe, and ``count`` is the number of features so far.
     """
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
@@ -228,7 +230,8 @@ def append_mobility_features(
 ) -> int:
     """Append the features of the safe gifts that remain after each placement, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
+    ``safe`` is the number of pieces left that are safe, and ``count`` is the number of features so far.
     """
     empty = ~occupied & ALL_CELLS
     numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
@@ -362,9 +365,9 @@ def match_and_oppose_line_values(line: int, byte: int, board: Any) -> int:
 
 @inline_function
 def attribute_state(attribute: int, values: int) -> int:
-    """Return, as two bits, whether the matching and the opposing value of an attribute are in ``values``.
+    """Return, as two bits, whether a line shares the matching and the opposing value of an attribute.
 
-    ``values`` is what ``match_and_oppose_line_values`` returned for a line.
+    ``values`` is what ``match_and_oppose_line_values`` returned for the line.
     """
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
@@ -389,7 +392,8 @@ def number_attribute_states_of_two_lines(line_values: int, other_line_values: in
 def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
     """Append a feature for each pair of lines that cross in an empty cell, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
+    and ``count`` is the number of features so far.
     """
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:

@@ -46,7 +46,7 @@ class PolicyReader:
     def is_default(self) -> bool:
         """Whether this agent is the default player for policies of its kinds.
 
-        If so, the agent that reads any kind leaves policies of these kinds to this agent.
+        If so, it also plays the policies of these kinds that are given to the agent whose ``reads`` contains ``any``.
         """
         return self.settings.get("default_player") is True
 

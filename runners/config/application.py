@@ -73,7 +73,10 @@ class Launch(NamedTuple):
         return f"qarena {self.words}"
 
     def print_resume_hint(self, kept_sentence: str = "all games that were finished are in the archive") -> int:
-        """Print how to continue the interrupted command, and return the exit code."""
+        """Print how to continue the interrupted command, and return the exit code.
+
+        ``kept_sentence`` tells the user which games are in the archive.
+        """
         console.print_note(f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {self.words}")
         return interruption.exit_code()
 

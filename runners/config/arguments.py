@@ -218,7 +218,7 @@ def check_groups_plugins_and_games(config_name: str, overrides: Sequence[Overrid
 
 @contextmanager
 def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
-    """Convert errors of Hydra and OmegaConf inside the context to ``RequestError`` with a one-line message.
+    """Inside the context, convert errors of Hydra and OmegaConf to ``RequestError`` with a one-line message.
 
     The error for a file that cannot be written becomes a ``FailureError``. Any other exception passes through.
     """

@@ -41,7 +41,7 @@ def open_config_folders(arguments: CommandArguments, schema: type[Any], command:
 
 @contextmanager
 def initialize_hydra() -> Iterator[None]:
-    """Let Hydra read the project's configuration folder inside the context.
+    """Inside the context, let Hydra read the project's configuration folder.
 
     The folder is given as a path, because another package named ``conf`` on ``sys.path`` could hide it.
     """

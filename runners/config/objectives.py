@@ -221,7 +221,8 @@ class Regret(Objective):
     def _build_time_limit_check(self, subject: str, error: type[ArenaError]) -> Callable[[], None]:
         """Build a function that raises ``error`` when it is called more than ``seconds`` from now.
 
-        It is called repeatedly while games are judged. ``subject`` names in the message what took so long.
+        ``seconds`` is the limit of the objective. The function is called repeatedly while games are judged. ``subject``
+        names in the message what took so long.
         """
         end = time.monotonic() + self.seconds
 

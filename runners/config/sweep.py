@@ -72,7 +72,8 @@ def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
 def format_job_file_name(launch_id: str, job: int | str) -> str:
     """Return the name of the file that contains a job's record.
 
-    The name contains the id of the launch, because several launches may share an output folder.
+    ``job`` is the job's number, or ``*`` for a pattern that matches all jobs. The name contains the id of the launch,
+    because several launches may share an output folder.
     """
     return f"job-{launch_id}-{job}.json"
 
