@@ -73,9 +73,10 @@ def study_line_value_with_turn(position: PackedPosition, depth: int, maximising:
 def search_value_with_last_turn(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
 ) -> int:
-    """Return what a board without a line is worth to the side that began, packed with the last turn before the leaf.
+    """Return a board's value for the side that began the search, packed with the last turn before the leaf.
 
-    The leaf is the board whose value the search returns. ``turn`` is the turn that led to the board given here.
+    The board has no line. The leaf is the board from which the search takes the value. ``turn`` is the turn that led to
+    the given board.
     """
     if depth == 0:
         return pack_value_and_turn(safe_share_for_root_side(position, maximising, rules), turn)
@@ -110,7 +111,8 @@ def search_value_with_last_turn(
 def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the turn that study A's code finds, packed with its value.
 
-    The cell and the gift are NONE if the code finds no turn. ``search_value_with_last_turn`` explains which turn it is.
+    The cell and the gift are NONE if the code finds no turn. The turn is the last one before the leaf, see
+    ``search_value_with_last_turn``.
     """
     return search_value_with_last_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 

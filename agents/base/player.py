@@ -306,7 +306,7 @@ class PythonAgent:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether the agent chooses the turns of a whole batch at once, and not of one position at a time."""
+        """Whether the agent chooses the turns of a whole batch at once rather than of one position at a time."""
         return isinstance(self.agent, BatchAgent)
 
     def choose_turns(
@@ -462,7 +462,7 @@ def to_turns(
     rng: Streams,
     out_of_range_turns_by_seed: dict[int, tuple[int, int]],
 ) -> Turns:
-    """Convert the cells and gifts that an agent in Python chose to ``Turns``.
+    """Build ``Turns`` from the cells and gifts that an agent in Python chose.
 
     Numbers that are not from -1 to 15 become ``OUT_OF_RANGE``. The original cell and gift of such a turn are stored in
     ``out_of_range_turns_by_seed`` under the seed of the turn, for up to ``MAX_UNUSUAL_TURNS`` turns.

@@ -120,7 +120,7 @@ def compute_run_seed(seed: int, generation: int, games: int) -> int:
 
 
 class Evolution:
-    """An evolution of genomes, which its parameters and the fitnesses of its individuals determine.
+    """An evolution of genomes that is determined by its parameters and the fitnesses of its individuals.
 
     The caller passes the fitnesses to ``end_generation_and_rank_all``. Each generation adds ``offspring`` individuals,
     and the ``size`` fittest of the old and the new individuals survive (plus-selection). With ``again`` the survivors
