@@ -146,7 +146,10 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
 
 
 def _find_wrong_word(error: str, question: str) -> str:
-    """Return the part of an SQL query that an error message quotes, so that the page can mark this part, or ""."""
+    """Return the part of an SQL query that an error message quotes; return "" if there is none.
+
+    The page marks this part.
+    """
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in question), "")
 
@@ -171,7 +174,7 @@ def _get_cookbook_question_unless_empty(question_number: str) -> CookbookQuery |
 
 
 def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, str, str]) -> dict[str, object]:
-    """Return the values that show the answer of a job, or say that the answer is not ready.
+    """Return the template values for the answer of a job, or for a page that waits for the answer.
 
     If ``chart_kind`` is given, the values include a chart. ``columns`` are the columns of the chart: x, y and colour.
     """
