@@ -210,9 +210,10 @@ def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -
 
 @router.get("/ask.csv")
 def answer_csv_or_redirect(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
-    """Send the answer to an SQL query as a CSV file with a header line.
+    """Send the answer to the SQL query ``q`` as a CSV file with a header line.
 
-    If the answer is not ready or no longer kept, redirect to the query's page.
+    If ``spreadsheet`` is true, an apostrophe is put before each text that a spreadsheet would read as a formula or a
+    number. If the answer is not ready or no longer kept, redirect to the query's page.
     """
     job = find_question_service(request).find_job(q.strip())
     if job is None or not job.wait(ANSWER_WAIT_SECONDS):
