@@ -141,7 +141,7 @@ class AnalysisLine:
 
 
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
-    """Parse the analysis line that an address describes by its query parameters, ``values``.
+    """Build the analysis line that ``values``, the query parameters of an address, describe.
 
     Raises ``RequestError``, which names the invalid value.
     """

@@ -68,7 +68,10 @@ def _check_number_column(column: str, numbers: Sequence[str]) -> str:
 
 
 def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
-    """Return a column that tells rows with the same ``x`` apart, or None if no such column is needed or exists."""
+    """Return a column that tells rows with the same ``x`` apart, or None if no such column is needed or exists.
+
+    ``x`` and ``y`` are the columns that the axes show.
+    """
     if frame[x].n_unique() == frame.height:
         return None
     candidates = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
