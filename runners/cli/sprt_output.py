@@ -59,9 +59,9 @@ class _ProgressPrinter:
         self._printed_pairs, self._printed_at = 0, time.monotonic()  # the number of pairs and the time of the last line
 
     def print_if_doubled_or_overdue(self, trial: SequentialTest) -> None:
-        """Print the state of the test if the last line is out of date.
+        """Print the state of the test if the last printed line is out of date.
 
-        It is out of date if the number of pairs has doubled since then, or if half a minute has passed.
+        The line is out of date once the number of pairs has doubled, or half a minute has passed, since it was printed.
         """
         now = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._printed_pairs or now - self._printed_at >= NOTE_SECONDS):

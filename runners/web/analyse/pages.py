@@ -218,7 +218,8 @@ def _find_or_start_searches(
 
     The first job searches for the turns of the current position, unless the game is over; the last one searches for the
     values of the line's positions, unless the line is empty. ``known_values`` are exact values for seat 0 that need no
-    search; their keys are numbers of decisions. If ``restart_stopped`` is true, stopped jobs are replaced by new ones.
+    search; each key is the number of decisions before the position. If ``restart_stopped`` is true, stopped jobs are
+    replaced by new ones.
     """
     jobs = (
         [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)]

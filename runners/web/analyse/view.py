@@ -255,8 +255,8 @@ def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regre
 def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
     """Format the evaluations of a logged game as points of SVG polylines: one text for each seat.
 
-    The evaluations are those that the player in this seat reported. Horizontally, each decision is 1 wide. Vertically,
-    0 is a win of seat 0 and 2 is a win of seat 1. If a player reported fewer than two evaluations, the text of the seat
+    The text of a seat has the evaluations that the player in the seat reported. Horizontally, each decision is 1 wide.
+    Vertically, 0 is a win of seat 0 and 2 is a win of seat 1. If a player reported fewer than two evaluations, the text
     is "". The list is empty if both texts are "" or the line has a branch.
     """
     if line.branch or not evaluations:

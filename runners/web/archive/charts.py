@@ -82,7 +82,7 @@ def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
     """Draw a chart of the rows in ``frame``.
 
     Rows with missing values are left out, and so are rows beyond the limit of this kind of chart. Raises
-    ``RequestError`` if several rows would have the same bar or tile, because such a bar would look like a sum.
+    ``RequestError`` if several rows would share a bar or a tile, because a shared bar would look like a sum.
     """
     max_rows = MAX_BARS if plan.kind == "bars" else MAX_POINTS
     columns = list(dict.fromkeys(column for column in plan[1:] if column))

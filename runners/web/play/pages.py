@@ -80,9 +80,9 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
 
 
 def _select_agent_parameters_by_prefix(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of one agent that the form has, by name.
+    """Return the values that the form has for the parameters of one agent, by the name of the parameter.
 
-    In the form, each name follows the name of the agent and a dot, because the form may also hold the parameters of an
+    In the form, the agent's name and a dot stand before each name, because the form may also hold the parameters of an
     agent that was chosen before.
     """
     prefix = f"{agent}."
