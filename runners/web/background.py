@@ -146,8 +146,8 @@ class BackgroundPool:
     At most ``threads`` jobs run at a time, and at most ``max_waiting`` more may wait. If there are more than
     ``max_jobs`` jobs, the pool forgets ended ones. A job that no page has requested for ``idle_seconds`` is stopped,
     unless ``idle_seconds`` is None. If ``low_priority`` is true, the threads yield the processor to other work (on
-    Linux only). If ``unstoppable`` is true, the work ignores requests to stop, so a job that is stopped as idle has its
-    thread abandoned.
+    Linux only). If ``unstoppable`` is true, the work ignores requests to stop, so the thread of a job that is stopped
+    as idle is abandoned.
     """
 
     def __init__(

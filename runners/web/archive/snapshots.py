@@ -92,9 +92,9 @@ class ArchiveSnapshot:
         self._finalizer = weakref.finalize(self, _close_all, connections)
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
-        """Return ``compute(opened, *arguments)``, and keep the value for all readers that request the same.
+        """Return ``compute(opened, *arguments)``, and keep the value for other readers that request it.
 
-        Readers that request a value while it is being computed wait for it. ``opened`` is one of the snapshot's open
+        A reader that requests a value while it is being computed waits for it. ``opened`` is one of the snapshot's open
         archives, which ``compute`` has to itself until it returns. Raises ``BusyError`` if too many readers are
         waiting, or if no open archive becomes free in time.
         """
