@@ -379,7 +379,7 @@ def _status_from_stat(stat_result: os.stat_result) -> FileStatus:
 
 
 def _describe_mode(mode: int) -> str:
-    """Return the kind of file, in words, that a mode stands for."""
+    """Describe the kind of file that a mode (``st_mode``) stands for, such as ``a named pipe``."""
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 
