@@ -171,7 +171,10 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 class ChunkStore:
-    """A tablebase's boards with the most pieces, in chunks. Chunks that an interrupted build stored are read back."""
+    """The boards of a tablebase that have the most pieces, which are solved and stored in chunks.
+
+    Chunks that an interrupted build stored are read back.
+    """
 
     def __init__(self, request: TablebaseBuildRequest, keys: NDArray[np.uint64], progress: BuildProgress) -> None:
         self.request = request

@@ -31,7 +31,7 @@ VERIFY_REMEDY = "see 'qarena archive verify'"
 
 
 def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
-    """Read the table in a file that is named after its content. Raises the errors of ``read_file_in_parts``."""
+    """Read the table in a file whose name states its checksum. Raises the errors of ``read_file_in_parts``."""
     parts = [*read_file_in_parts(backend, path, schema)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
@@ -39,7 +39,7 @@ def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.D
 def read_file_in_parts(
     backend: Backend, path: PurePath, schema: pl.Schema, rows_per_part: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table in a file that is named after its content, in parts of ``rows_per_part`` rows, or as one part.
+    """Yield the table in a file whose name states its checksum, in parts of ``rows_per_part`` rows, or as one part.
 
     Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` if it is damaged.
     """
@@ -147,7 +147,11 @@ def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: P
 
 
 def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
-    """Build games from rows of ``games`` and ``plies``, whose numbers of plies must agree."""
+    """Build games from rows of the tables ``games`` and ``plies``.
+
+    ``ply_rows`` is sorted by ply and then by game. It must have exactly as many rows for each game as the column
+    ``plies`` of ``game_rows`` says.
+    """
     ends = build_games_without_plies(game_rows)
     games = Games.allocate(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
