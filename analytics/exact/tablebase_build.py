@@ -132,8 +132,9 @@ def build_tablebase(
     """Build a tablebase, or resume an interrupted build; return the tablebase, or None if ``stop`` was set.
 
     If ``stop`` was set, the boards that were solved by then remain stored. ``solve_chunks`` solves chunks and stores
-    them until none is left or ``stop`` is set. Raises ``RequestError`` if another process is building this tablebase,
-    and ``FailureError`` if a file cannot be written.
+    them until none is left or ``stop`` is set. ``code`` describes the code that builds the tablebase, for the card.
+    Raises ``RequestError`` if another process is building this tablebase, and ``FailureError`` if a file cannot be
+    written.
     """
     keys = list(generate_key_layers(request.rules, request.pieces))
     with explain_errors("write", request.chunk_folder):

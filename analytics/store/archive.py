@@ -251,7 +251,8 @@ class ArchiveStore:
     def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
         """Load a record of type ``kind`` from a JSON file.
 
-        Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
+        Raises ``FailureError`` if the file cannot be read or is not such a record. In the second case, the message ends
+        with ``remedy``, which says what the user can do.
         """
         return load_record(path, kind, remedy, self.backend)
 
@@ -367,10 +368,10 @@ class ArchiveStore:
         """Replace a run's record with what ``change`` returns for the present record.
 
         ``change`` gets None if there is no record; if it returns None, the record stays unchanged. Where the file
-        system has locks or the store has conditional writes, no other process or thread changes the record meanwhile.
-        If another writer was faster, ``change`` is called again with the record that this writer stored. The number of
-        units in the new record is brought up to date. Raises ``FailureError`` if the record cannot be written or the
-        present one is damaged.
+        system has locks or the object store has conditional writes, no change by another process or thread is lost:
+        that writer waits, or ``change`` is called again with the record that it stored. The number of units in the new
+        record is brought up to date. Raises ``FailureError`` if the record cannot be written or the present one is
+        damaged.
         """
 
         def change_content(content: bytes | None) -> bytes | None:

@@ -161,7 +161,8 @@ class _IdColumns(NamedTuple):
 def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _IdColumns) -> None:
     """Fill ``columns`` from the game ids.
 
-    ``agents`` [2, pairing] holds the numbers of each pairing's first and second agent.
+    ``agents`` [2, pairing] holds, for each pairing, the indices of its first and its second agent in the list of
+    labels.
     """
     for row in range(game_id.shape[0]):
         game = game_id[row]

@@ -42,9 +42,9 @@ def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LA
 
 
 def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each character that may have a special meaning, with its index and the depth of brackets after it.
+    """Yield the index of each character that may be special, the character, and the number of brackets then open.
 
-    Characters in quotes, and characters after a backslash, have no special meaning.
+    Characters in quotes, and characters after a backslash, are not special.
     """
     depth, quote, escaped = 0, "", False
     for index, character in enumerate(text):

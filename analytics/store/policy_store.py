@@ -324,7 +324,8 @@ def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFr
 def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
     """Read a file of a policy.
 
-    Raises ``ValueError`` if the file is missing or differs from its card, and ``OSError`` if it cannot be read.
+    Raises ``ValueError`` if the file is missing or does not match its entry on the card, and ``OSError`` if it cannot
+    be read.
     """
     if name not in card.files:
         raise ValueError(f"its card names no {name}")

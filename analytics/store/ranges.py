@@ -380,7 +380,7 @@ def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ran
 
 
 def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_ranges: Ranges) -> Iterator[StoredRange]:
-    """Yield the files of ``finer`` that make up whole ranges of games missing from ``effective_ranges``."""
+    """Yield files of ``finer`` that together make up whole ranges of ``games`` which ``effective_ranges`` lack."""
     if not len(games):
         return
     firsts = np.fromiter((file.first for file in finer), np.int64, len(finer))
@@ -412,5 +412,5 @@ def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[
 
 
 def _sort_largest_extent_first(files: Iterable[StoredRange]) -> list[StoredRange]:
-    """Sort files by extent, greatest first, because a greater extent holds more, then by checksum, smallest first."""
+    """Sort files by extent, greatest first, because a greater extent holds more; then by checksum, smallest first."""
     return sorted(sorted(files, key=lambda file: file.checksum), key=lambda file: file.extent, reverse=True)

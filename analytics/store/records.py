@@ -152,7 +152,8 @@ def parse_record(content: bytes, kind: type[T]) -> T:
 def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
     """Load a record of type ``kind`` from a JSON file.
 
-    Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
+    Raises ``FailureError`` if the file cannot be read or is not such a record. In the second case, the message ends
+    with ``remedy``, which says what the user can do.
     """
     with explain_errors("read", path):
         content = backend.read(path)
@@ -162,7 +163,8 @@ def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, bac
 def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
     """Parse the content of the file ``path`` as a record of type ``kind``.
 
-    Raises ``FailureError``, with the path and the ``remedy``, if the content is not such a record.
+    Raises ``FailureError`` if the content is not such a record. The message names the path and ends with ``remedy``,
+    which says what the user can do.
     """
     try:
         return parse_record(content, kind)

@@ -52,9 +52,9 @@ def read_file_in_parts(
 def read_parts_or_raise_value_error(
     backend: Backend, path: PurePath, schema: pl.Schema, rows_per_part: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield a table as ``read_file_in_parts`` does, but raise ``ValueError`` with the fault if the file is damaged.
+    """Yield a table as ``read_file_in_parts`` does, but raise ``ValueError`` if the file is damaged.
 
-    Raises ``FileNotFoundError`` if there is no such file.
+    The message of this error says what is wrong with the file. Raises ``FileNotFoundError`` if there is no such file.
     """
     try:
         with backend.open(path) as file:
@@ -169,7 +169,7 @@ def build_games_without_plies(frame: pl.DataFrame) -> Games:
 def fill_matrix_from_ply_major_column(
     column: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]
 ) -> None:
-    """Write a column of the table ``plies`` [R], in the order (ply, game), into ``matrix`` [16, G].
+    """Write a column [R] of the table ``plies``, which is sorted by ply and then by game, into ``matrix`` [16, G].
 
     Game g has ``plies[g]`` rows. Entries beyond the last ply of a game stay unchanged.
     """

@@ -280,9 +280,9 @@ class Backend(ABC):
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
         """Replace a file's content with what ``change`` returns for the present content.
 
-        ``change`` gets None if there is no file; if it returns None, the file is left as it is. ``guard`` is an
-        existing file: no other writer that passes the same guard changes the file meanwhile. If another writer was
-        faster, ``change`` may be called again, with the content that this writer stored.
+        ``change`` gets None if there is no file; if it returns None, the file is left as it is. Writers that pass the
+        same ``guard``, which is an existing file, do not undo each other's changes: the other writers wait, or
+        ``change`` is called again with the content that one of them stored.
         """
 
     @abstractmethod

@@ -392,7 +392,8 @@ LOCAL = LocalBackend()  # of files that the user named, in no archive
 def find_backend(location: PurePath) -> Backend:
     """Return the backend that reads and writes the files below a location.
 
-    For a URL, raises ``MissingExtraError`` if the library is not installed, ``RequestError`` if a setting is wrong.
+    If the location is a URL, raises ``MissingExtraError`` if the library for object storage is not installed, and
+    ``RequestError`` if a setting of it is wrong.
     """
     if not isinstance(location, ObjectUrl):
         return _local_backend(location)

@@ -163,7 +163,10 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """The same store twice: with short patience until it has answered once, and with full patience afterwards."""
+        """Two clients of the same store, with short and with full patience.
+
+        The first is used until the store has answered once, the second afterwards.
+        """
         options, url = self.settings.client_options(), str(self.bucket)
         with translate_errors(self.bucket, self.settings):
             first, later = (
