@@ -210,7 +210,7 @@ def encode_game_tables(
 
 
 def _group_blocks_by_min_games(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Yield groups of consecutive blocks, each with at least ``MIN_ENCODED_GAMES`` games except the last."""
+    """Yield groups of consecutive blocks. Every group but the last has at least ``MIN_ENCODED_GAMES`` games."""
     group, games = list[Block](), 0
     for block in blocks:
         group.append(block)

@@ -60,7 +60,7 @@ def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split ``name(parameter=value,…)`` into the name and a list of parameters, each with the text of its value.
+    """Split ``name(parameter=value,…)`` into the name and a list of pairs of texts, ``(parameter, value)``.
 
     ``subject`` names the setting in messages. Raises ``RequestError`` if the text is not such a label or is too long.
     """

@@ -62,7 +62,7 @@ class _ImportedFields(msgspec.Struct):
 
 
 class _LearnedFields(msgspec.Struct):
-    """The fields that every card has about how its policy was learned. A card may have more."""
+    """The fields that say, on every card, how the policy was learned. A card may have more."""
 
     training: RunId
     trainer: str

@@ -43,7 +43,10 @@ def first_game_id(pairing: int, pair: int) -> int:
 
 
 def compute_game_ids(pairing: int, first_pair: int, pairs: int, both_games: bool) -> NDArray[np.int64]:
-    """Return the ids of the games of consecutive pairs; unless ``both_games``, each pair has only its first game."""
+    """Return the ids of the games of ``pairs`` consecutive pairs, of which ``first_pair`` is the first.
+
+    Without ``both_games``, only the first game of each pair is included.
+    """
     first = first_game_id(pairing, first_pair)
     return np.arange(first, first + 2 * pairs, 1 if both_games else 2)
 

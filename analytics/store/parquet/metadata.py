@@ -196,7 +196,7 @@ FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
 
 
 class Footer(NamedTuple):
-    """The facts about a table that are known without reading the table."""
+    """The facts about a table that its footer states."""
 
     rows: int
     columns: tuple[str, ...]
@@ -245,7 +245,7 @@ class _StorageError(ValueError):
 
 
 def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) -> Footer:
-    """Read the facts about the table in a file, and move the file back to its beginning.
+    """Read the footer of a Parquet file, check it, and move back to the beginning of the file.
 
     Raises ``ValueError`` if the file is not a Parquet file, contradicts itself, would unpack to too many bytes, or has
     a column that is stored in a way that ``storage`` does not allow.
