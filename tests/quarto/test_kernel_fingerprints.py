@@ -148,7 +148,7 @@ def find_kernels() -> dict[str, Kernel]:
 
 
 def test_no_kernel_of_the_project_depends_on_a_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that every value that a kernel reads is of a known kind, so that an edit of a docstring compiles nothing."""
+    """Check that each value that a kernel reads is of a known kind, so an edit of a docstring compiles nothing."""
 
     def fail(*_arguments: object) -> str:
         raise AssertionError("a value stands for the file that defines it")
