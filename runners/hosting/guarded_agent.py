@@ -283,7 +283,7 @@ class GuardedAgent:
     ) -> None:
         """Log an illegal turn, unless an illegal turn of the agent was logged before.
 
-        The number of illegal turns is left to ``add_illegal_turn``.
+        The turn is not counted here, but by ``add_illegal_turn``.
 
         Args:
             player: The player that chose the turn.
