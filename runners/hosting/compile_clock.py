@@ -106,8 +106,8 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 def build_monotonic_deadline_function(seconds: float, compile_clock: CompileClock | None) -> Callable[[], float]:
     """Return a function that computes the current deadline of a response, as a time of ``time.monotonic``.
 
-    The response may take ``seconds`` from now. The deadline moves back by the time that the process of
-    ``compile_clock`` spends compiling meanwhile; without a clock, it is fixed.
+    The response may take ``seconds`` from now. The time that the process of ``compile_clock`` spends compiling
+    meanwhile is added to the deadline; without a clock, the deadline is fixed.
     """
     end, start_seconds = time.monotonic() + seconds, compile_clock.read_seconds() if compile_clock else 0.0
     return lambda: end + (compile_clock.read_seconds() - start_seconds if compile_clock else 0.0)

@@ -215,7 +215,10 @@ class GuardedAgent:
     def _fill_in_failures(
         self, turns_error: SomeTurnsFailedError, batch: Batch, on_error: ErrorCallback | None
     ) -> Turns:
-        """Return the turns of a batch, with ``ERROR_CELL`` or ``LATE_CELL`` for each turn that failed."""
+        """Record the failures in ``turns_error``, and return its turns.
+
+        The cell of each turn that failed is ``ERROR_CELL`` or ``LATE_CELL``.
+        """
         for i, error in turns_error.failures.items():
             turns_error.turns.cells[i], turns_error.turns.gifts[i] = (
                 self._record_and_encode_failure(error, batch.position(i), on_error),
@@ -249,7 +252,7 @@ class GuardedAgent:
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
     def _record_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
-        """Count a fault, and log it if it is the first of its kind and few kinds have occurred.
+        """Count a fault; if it is the first of its ``kind``, also log it, unless many kinds have been logged already.
 
         If ``error`` is given, it is logged with its traceback.
         """

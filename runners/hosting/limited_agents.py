@@ -213,7 +213,7 @@ MAX_STUCK_TURNS = 4  # the most turns that go on after their time, because each 
 class TimedAgent:
     """An agent with a time limit of ``seconds`` for each turn.
 
-    ``build_agent`` builds the agent that chooses the turns.
+    Another agent, which ``build_agent`` builds, chooses the turns.
     """
 
     def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:

@@ -118,9 +118,9 @@ class EnginePlayer(PythonPlayer):
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Request a turn for each of the ``B`` positions, and return the cells [B] and the gifts [B].
 
-        ``evaluations`` is filled in unless it is None. If any turn fails, the others are still requested, and
-        ``SomeTurnsFailedError`` is raised with all of them. After ``MAX_FAILURES_IN_A_ROW`` consecutive failures, the
-        remaining turns count as failed too.
+        ``evaluations`` is filled in if given. If a turn fails, the other turns are still requested; then
+        ``SomeTurnsFailedError`` is raised, which contains the turns and the failures. After ``MAX_FAILURES_IN_A_ROW``
+        consecutive failures, the remaining turns count as failed too.
         """
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()

@@ -106,7 +106,7 @@ def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[t
 
 
 def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return the evidence that the engine does not flush a turn as soon as it has written it, or None if there is none.
+    """Return evidence that the engine does not flush each turn at once, or None if there is no such evidence.
 
     An engine that is merely slow does not break this rule.
     """
