@@ -125,7 +125,11 @@ class QuartoEnv(gymnasium.Env):
         return self._mask.astype(np.bool_)
 
     def render(self) -> Any:
-        """Render the board: text (``ansi``), uint8 [height, width, 3] (``rgb_array``), or a window (``human``)."""
+        """Render the board according to the render mode.
+
+        ``ansi`` returns text, ``rgb_array`` returns uint8 [height, width, 3], and ``human`` shows the board in a
+        window.
+        """
         return self._renderer.render_unless_windowed(self._current_position())
 
     def close(self) -> None:

@@ -29,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """The circumstances of a training. Only the rules and the seed affect what is learned."""
+    """What a trainer needs to know besides its own settings.
+
+    Of all fields, only the rules and the seed affect what is learned.
+    """
 
     name: str  # of the trainer's yaml
     rules: Rules
@@ -60,7 +63,7 @@ class TrainingContext:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """The result of a training."""
+    """What a training has learned, from which games, and with which learning curve; the training may be incomplete."""
 
     policy: Policy | None  # None: interrupted before there was one
     run_ids: tuple[str, ...]  # of the games learned from, in order
@@ -120,7 +123,7 @@ class TrainingRuns:
         return self._clock.seconds
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
-        """Play the games of a run that the archive lacks, and return the outcome of the run.
+        """Play those games of a run that are missing from the archive, and return the outcome of the run.
 
         Returns None if ``stop`` was set before all games were played.
         """
@@ -139,7 +142,7 @@ class TrainingRuns:
         return None if outcome.interrupted else outcome
 
     def start(self, games: int) -> None:
-        """Do nothing, because the bar was already started for the whole training."""
+        """Do nothing, because the progress bar was already started for the whole training."""
 
     def report_turns(self, turns: int) -> None:
         if self._context.progress:
