@@ -93,7 +93,7 @@ class Fault:
 
 
 class GuardedAgent:
-    """An agent with its label, shared by all threads.
+    """An agent and its label, with guards against its failures; all threads share this object.
 
     It builds the agent's players, requests their turns, and turns failures into forfeits.
     """
@@ -350,7 +350,7 @@ class GuardedAgent:
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:
-        """Return the agent's games, faults and remarks since the last call.
+        """Return the numbers of the agent's games and faults since the last call, and the remarks of its players.
 
         They are JSON values, which can be sent to another process.
         """
@@ -375,7 +375,7 @@ class GuardedAgent:
         return {name: value for name, value in misbehaviour.items() if value}
 
     def add_misbehaviour(self, misbehaviour: Misbehaviour) -> None:
-        """Add the games, faults and remarks that another process reports about the same agent."""
+        """Add the misbehaviour of the same agent in another process, where ``take_new_misbehaviour`` returned it."""
         self.add_game_counts(misbehaviour.get("games", 0), misbehaviour.get("forfeits", 0))
         with self._lock:
             for kind, fault in misbehaviour.get("faults", {}).items():

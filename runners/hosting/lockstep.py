@@ -198,6 +198,7 @@ def play_to_end(
 ) -> None:
     """Play until all games that ``set_up_and_count_games`` has set up have ended.
 
+    ``turn_0`` and ``agent_0`` take the turns of seat 0, ``turn_1`` and ``agent_1`` those of seat 1.
     ``opening_plies_and_size`` is (number of imposed plies, number of games).
     """
     opening, size = opening_plies_and_size

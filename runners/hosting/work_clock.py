@@ -42,7 +42,7 @@ def _add_start_seconds(seconds: float) -> None:
 def exclude_from_work_clocks() -> Iterator[None]:
     """Exclude the time in this context from all work clocks. Contexts may be nested.
 
-    This is for starting what the work needs, such as workers, because the start takes the same time for any amount of
+    This is for starting something that the work needs, such as workers, which takes the same time for any amount of
     work.
     """
     clock = WorkClock()
@@ -53,7 +53,7 @@ def exclude_from_work_clocks() -> Iterator[None]:
 
 
 class WorkerStart:
-    """The start of workers in other processes, which no clock counts.
+    """The time in which workers in other processes start, which no work clock counts.
 
     The start lasts from the construction of this object until the first worker begins to work.
     """

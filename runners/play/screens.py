@@ -26,10 +26,7 @@ MAX_ECHO = 200  # characters of a piped line that the output repeats
 
 
 class InputReader:
-    """A reader of lines from standard input, for input that does not come from a terminal.
-
-    Ctrl-C takes effect even while the reader waits for a line.
-    """
+    """A reader of lines from standard input, which Ctrl-C can interrupt while it waits for a line."""
 
     def __init__(self) -> None:
         self._unread_bytes = b""  # received, but not yet returned as lines

@@ -143,7 +143,11 @@ class Session:
 
 
 def _play_steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
-    """Yield the game after each step of a turn; a gift after the end of the game is ignored."""
+    """Yield the game after each step of a turn.
+
+    The steps are the placement and the gift, or a whole ply if the mover chooses the piece. A gift after the end of the
+    game is ignored.
+    """
     if game.next_decision is NextDecision.PLY:
         yield game.play(gift, cell)
         return

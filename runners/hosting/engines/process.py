@@ -144,7 +144,7 @@ class EngineProcess:
                 self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
-        """Send bytes, and yield each line that the engine then writes, without its line break, until the caller stops.
+        """Send ``content``, then yield the lines that the engine writes, without line breaks, until the caller stops.
 
         Each line may take ``seconds``, including the ``info`` lines before it. Writing and reading alternate, so that
         neither side waits for the other. Raises ``EngineError`` and ``TurnTimeoutError``.

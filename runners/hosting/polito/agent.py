@@ -159,7 +159,7 @@ def _is_outside_excluded_folders(path: Path) -> bool:
 
 
 def _list_player_classes(folder: Path) -> Iterator[str]:
-    """Yield each class with a ``choose_piece`` in the modules of a folder, as ``module.Class``.
+    """Yield the path ``module.Class`` of each class in a folder's modules that has a method ``choose_piece``.
 
     Modules in the folder itself and in its direct subfolders are searched.
     """

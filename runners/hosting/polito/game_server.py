@@ -93,7 +93,10 @@ class LiveGames:
         self._failures: list[dict[str, Any]] = []
 
     def measure_game_bytes(self) -> int:
-        """Build a player, and return how many bytes one more live game takes. Raises what the player raises."""
+        """Build a player, and return how many bytes of memory each further live game takes.
+
+        Raises what the player raises.
+        """
         started, bytes_before = time.monotonic(), _read_resident_bytes()
         self._begin_game_ending_others_if_reused(0, 0, 0)
         if not self._reuse and time.monotonic() - started < QUICK_SECONDS:

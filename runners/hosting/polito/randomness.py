@@ -35,7 +35,7 @@ class GameRandom(random.Random):
 
     @property
     def gauss_next(self) -> float | None:
-        """The second of the two numbers that ``gauss`` computes together; None if it has been used."""
+        """The second of the two numbers that ``gauss`` computes together; None if there is none left to use."""
         value: float | None = vars(self.current).get("gauss_next")
         return value
 

@@ -53,7 +53,7 @@ class QuartoEnv(gymnasium.Env):
         name: The learner's name in ``record``.
         archive: The archive with the policies of agents.
         config_dir: The user's own folder of agents and rules.
-        opening_plies: Random plies before the first action; they finish no line.
+        opening_plies: Number of random plies before the first action, none of which finishes a line.
         turns: Whether an action is a whole turn.
 
     Raises:

@@ -199,7 +199,11 @@ class QuartoVectorEnv(VectorEnv):
     def reset(
         self, *, seed: Seed | Sequence[Seed | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Begin all games anew, and return their first observations and ``infos``. Unfinished games are discarded."""
+        """Begin all games anew, and return their first observations and ``infos``.
+
+        Unfinished games are discarded. Without ``seed``, the next games of the current seeds begin; the first seeds are
+        drawn at random.
+        """
         envs = self.envs
         if seed is not None or not self._has_seeds:
             envs["seed"], envs["number"] = self._build_seeds(seed), -1

@@ -217,8 +217,8 @@ class GenerationResult(NamedTuple):
 class EvolutionTraining:
     """An evolution in progress.
 
-    ``start_genes`` [n, G] are the genes of ``n`` individuals of the initial population; without them, all are new.
-    Raises ``RequestError`` if an agent does not exist or lacks one of the genes.
+    ``start_genes`` [n, G] are the genes of the first individuals of the initial population; the genes of the others are
+    drawn at random. Raises ``RequestError`` if an agent does not exist or lacks one of the genes.
     """
 
     def __init__(
@@ -289,9 +289,9 @@ class EvolutionTraining:
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
     def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
-        """Breed a generation, evaluate it by the games of ``get_generation``, and return True.
+        """Breed a generation and evaluate it in games; return whether all of these games were available.
 
-        Returns False if ``get_generation`` returns None, because not all of these games could be obtained.
+        If ``get_generation`` returns None, they were not.
         """
         generation = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in generation.genes.tolist()]

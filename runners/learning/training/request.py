@@ -131,9 +131,10 @@ def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Ite
 
 
 def _build_policy_name(request: TrainingRequest) -> str:
-    """Build a policy's name from the trainer's name and all changed settings.
+    """Build a policy's name from the trainer's name and all changed settings, so that it differs between trainings.
 
-    So each training has a name of its own. A name that would be invalid ends with the id of the training instead.
+    If such a name would be invalid, or if different code makes a new training, the id of the training is used in place
+    of the settings.
     """
     context = request.context
     changed = {key.rpartition(".")[2]: value for key, value in request.changed_settings.items()}

@@ -108,7 +108,10 @@ class TrainingRuns:
     """The runs of one training, carried out one after the other and counted together on one progress bar."""
 
     def __init__(self, context: TrainingContext, games: int) -> None:
-        """Start the count; ``games`` is the number of games of all runs, including those already in the archive."""
+        """Start the clock and the progress bar.
+
+        ``games`` is the number of games of all runs, including those already in the archive.
+        """
         self._context = context
         self._requested_games = self._reported_games = 0  # of the runs so far
         self._clock = WorkClock()
