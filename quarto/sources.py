@@ -108,13 +108,26 @@ def _is_writable_beyond_own_group(status: os.stat_result) -> bool:
     return not (group.gr_name == user.pw_name and user.pw_gid == group.gr_gid and set(group.gr_mem) <= {user.pw_name})
 
 
+@functools.cache
+def announce_compilation_to_person() -> None:
+    """Print once that kernels are being compiled, if a person waits in a notebook or an interactive interpreter.
+
+    Scripts and worker processes print nothing.
+    """
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        sys.stderr.write(
+            "Compiling the kernels that this call needs, which may take a minute. Later calls find them ready.\n"
+        )
+
+
 @dataclass
 class CompilationProgress:
     """The progress of compilation in this process."""
 
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
-    announce: Callable[[], None] = lambda: None  # called before numba compiles a function that the cache lacks
+    # Called before numba compiles a function that the cache lacks. The command line has its own notice.
+    announce: Callable[[], None] = announce_compilation_to_person
 
 
 compilation_progress = CompilationProgress()
