@@ -43,7 +43,7 @@ class Transform(NamedTuple):
 
 @inline_function
 def sort_lanes(lanes: int) -> int:
-    """Return the least word that the four lanes form in any order. The least lane becomes lane 3."""
+    """Return the four lanes in the order that makes their word least, so that the least lane is lane 3."""
     a = int64(lanes & LANE_MASK)
     b = int64((lanes >> uint64(16)) & LANE_MASK)
     c = int64((lanes >> uint64(32)) & LANE_MASK)
@@ -80,8 +80,9 @@ def canonical_lanes_and_occupied(
     """Return the canonical form (lanes uint64, occupied int64) of a position, or of a board if there is no hand.
 
     The form has the least ``occupied`` of all images under symmetries and, among the images with this ``occupied``, the
-    least ``lanes``. The piece in hand, 0 to 15, becomes piece 0 in all of these images. The form of a position must not
-    be compared with the form of a board. The computation takes about 15 ns.
+    least ``lanes``. ``hand_mapped_to_zero`` is the piece in hand, which becomes piece 0 in all of these images, or NONE
+    for a board. The form of a position must not be compared with the form of a board. The computation takes about 15
+    ns.
     """
     minimal = int64(tables.minimal[occupied])
     if hand_mapped_to_zero >= 0:
@@ -98,10 +99,7 @@ def canonical_lanes_and_occupied(
 
 @inline_function
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
-    """Return the first symmetry that takes a position to its ``canonical_form``.
-
-    If ``hand`` is NONE, the symmetry is that of a board.
-    """
+    """Return the first symmetry that takes a position, or a board if ``hand`` is NONE, to its canonical form."""
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
         lanes ^= piece_to_lanes(hand) * uint64(occupied)
