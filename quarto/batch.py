@@ -104,7 +104,7 @@ class Evaluations(NamedTuple):
         return Evaluations(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
 
     def put(self, rows: Any, other: Evaluations) -> None:
-        """Overwrite the evaluations at ``rows`` with the evaluations ``other``, in place."""
+        """Replace the evaluations that the index or mask ``rows`` selects with the evaluations ``other``."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
     def give_untimed_equal_time_share(self, seconds: float) -> None:

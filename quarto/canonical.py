@@ -221,9 +221,9 @@ CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, 
 
 @inline_function
 def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
-    """Pack a lane, one attribute of the hand and the same attribute of the piece into one number.
+    """Pack a lane and the bits that two pieces, ``hand`` and ``piece``, have in one attribute into one number.
 
-    The numbers sort by the lane first, then by the hand, then by the piece.
+    The numbers sort by the lane first, then by the bit of the hand, then by the bit of the piece.
     """
     return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
 
