@@ -47,7 +47,7 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 def float_bits(typing_context: Any, number: Any) -> Any:
     """Return the 64 bits of a float64 as int64.
 
-    Non-negative floats have the same order as the integers with their bits. This matters because LLVM finds the largest
+    The integers of non-negative floats are in the same order as the floats. This matters because LLVM finds the largest
     of many integers with vector instructions, but compares floats one by one, since one of them may be NaN.
     """
 

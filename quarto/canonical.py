@@ -221,7 +221,7 @@ CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, 
 
 @inline_function
 def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
-    """Pack a lane and the bits that two pieces, ``hand`` and ``piece``, have in one attribute into one number.
+    """Pack a lane and two bits, the given attribute of ``hand`` and that of ``piece``, into one number.
 
     The numbers sort by the lane first, then by the bit of the hand, then by the bit of the piece.
     """
@@ -246,7 +246,7 @@ def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries)
 def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
     """Return the canonical form of a turn. This takes about 40 ns.
 
-    ``choice`` is (cell, piece). The piece and ``hand``, the piece in hand, may be NONE.
+    ``choice`` is (cell, piece). This piece, and ``hand`` (the piece in hand), may be NONE.
     """
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])

@@ -115,7 +115,7 @@ class Game:
         return len(self.plies) + (not giving)
 
     def position_before(self, turn: int) -> PackedPosition:
-        """Return the position in which the turn with the number ``turn``, an earlier turn of this game, was taken."""
+        """Return the position in which an earlier turn of this game was taken; ``turn`` is the number of this turn."""
         if turn == 0 or self.rules.mover_chooses:
             return position_from_plies(self.plies[: max(turn - 1, 0)])
         return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
@@ -208,7 +208,7 @@ def format_cells(cells: Iterable[int]) -> str:
 
 
 class Participants(NamedTuple):
-    """The two players of a game: a person, given by seat, and an agent, given by label."""
+    """The two players of a person's game: the seat of the person and the label of the agent."""
 
     seat: int
     agent: str
@@ -221,7 +221,7 @@ def list_attribute_words(piece: int) -> list[str]:
 
 
 def describe_turn(before: Game, after: Game, players: Participants) -> str:
-    """Describe in one sentence what the seat to act in ``before`` did between ``before`` and ``after``.
+    """Describe in one sentence what the seat to act in the game ``before`` did to reach the game ``after``.
 
     Returns an empty text if that seat did nothing.
     """

@@ -108,7 +108,8 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
     """The place where numba caches a kernel, and the fingerprint by which numba recognises the cached machine code.
 
     By default numba would use the path of the source file, the hash of its content and the number of a line. It would
-    thus compile a kernel again after an edit of a comment, but not after an edit of a function that the kernel calls.
+    thus compile a kernel again after an edit of a comment, but not after an edit of a function in another file that the
+    kernel calls.
     """
 
     fingerprint: ClassVar[str] = ""  # of the kernel whose dispatcher is being built
@@ -122,7 +123,7 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
         return self._fingerprint
 
     def get_disambiguator(self) -> str:
-        """Return the part of a cache file's name that distinguishes versions of a kernel, from its fingerprint."""
+        """Return the beginning of the fingerprint, by which the names of cache files tell kernel versions apart."""
         return self._fingerprint[:16]
 
     @classmethod
@@ -195,9 +196,9 @@ class Kernel:
     these types. Without one, there is machine code for each combination of argument types in calls. ``from_python``
     says whether Python can call the kernel.
 
-    Callers get numba's dispatcher only when it is complete. In a call numba first decides whether arguments must match
-    exactly, as they must while it may compile, then finds their types, and then looks for a match. If another thread
-    finished the compilation between these steps, the call would be refused.
+    Callers get numba's dispatcher only when it is complete. In each call numba first decides whether the argument types
+    must match exactly, which they must as long as the dispatcher may compile. It then determines these types, and then
+    looks for a match. If another thread finished the compilation between these steps, the call would be refused.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
@@ -386,7 +387,7 @@ def load_kernel(function: Callable[..., Any]) -> Any:
 def load_imported_kernels(packages: tuple[str, ...] = ("",)) -> None:
     """Load every kernel with a declared signature in the imported modules.
 
-    Only modules whose names begin with one of the texts ``packages`` are considered; by default all are.
+    Only modules whose names begin with one of ``packages`` are considered; by default all are.
     """
     for imported_kernel in list(_kernels):
         if imported_kernel.declared is not None and imported_kernel.__module__.startswith(packages):

@@ -121,7 +121,7 @@ class Streams(NamedTuple):
         )
 
     def choice(self, index: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Choose a true entry in each row of ``allowed`` [B, N], uniformly, by the ``index``-th word of the game.
+        """Choose one of the true entries in each row of ``allowed`` [B, N], uniformly, by the game's ``index``-th word.
 
         Returns the columns of the chosen entries, with -1 for a row without a true entry: [B] int64.
         """

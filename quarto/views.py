@@ -184,9 +184,9 @@ def _check_number(noun: str, number: int, count: int) -> int:
 class BatchView:
     """``B`` positions of the same ply and rules: the counterpart of ``Position`` for a batch.
 
-    The properties and methods are named as those of ``Position``, but work on all positions at once, with arrays that
-    have a row for each position. ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position,
-    and ``len(batch)`` is ``B``. ``str`` draws the first positions.
+    The properties and methods have the same names as those of ``Position``, but work on all positions at once, with
+    arrays that have a row for each position. ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is
+    one position, and ``len(batch)`` is ``B``. ``str`` draws the first positions.
     """
 
     def __init__(self, packed: Batch, rules: Rules = CLASSIC) -> None:

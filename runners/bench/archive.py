@@ -40,9 +40,9 @@ POSITIONS = (
 
 
 def bench_archive(quick: bool = False) -> Figures:
-    """Measure how long indexing, queries and policies take on an archive of random games; return nested figures.
+    """Measure how long it takes to index and query an archive of random games, and to derive policies from it.
 
-    With ``quick``, the archive is smaller.
+    Returns the figures as nested dictionaries. With ``quick``, the archive is smaller.
     """
     games, spec = (
         QUICK_GAMES if quick else GAMES,

@@ -96,7 +96,7 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 
 
 def build_bench_table(figures: Figures) -> Table:
-    """Build a table with a row for each figure, whose name joins its keys in the nested dictionaries with dots."""
+    """Build a table with a row for each figure. Its name is the keys that lead to the figure, joined by dots."""
     values_by_name = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in values_by_name.values()]
     return build_escaped_table(

@@ -104,8 +104,8 @@ def train_if_missing(
     """Carry out a training as ``qarena train`` does if the archive lacks its policy, and return its result.
 
     ``overrides`` are the overrides of the training, separated by spaces, and ``command`` is the command that asked for
-    it. Returns None if the training was stopped. Raises the errors of a training, and raises that of an invalid request
-    before any game is played.
+    it. Returns None if the training was stopped. Raises the errors of a training; an invalid request is refused before
+    any game is played.
     """
     request = _build_training_request(overrides.split(), storage, command)
     archive = ArchiveStore.open(storage.root, create=True)
@@ -229,7 +229,7 @@ class Pairings:
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
         """Play the games that the archive lacks, and return the number of games played.
 
-        Setting ``stop`` ends the play early; the games played so far are kept.
+        Setting ``stop`` ends playing early.
         """
         count, shared_progress = 0, _SharedProgress(progress) if progress else None
         if progress and self.missing_game_count:

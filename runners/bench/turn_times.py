@@ -98,7 +98,7 @@ def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, 
     """Measure and print the times of an agent's turns, and return the exit code.
 
     If ``file`` is given, the times are also written to it as JSON; if it is the standard output, they are not printed.
-    Without ``rules``, rules are chosen that the agent supports: classic rules, if it plays them.
+    Without ``rules``, the rules are ``classic`` or, if the agent does not play these, ``own_piece``.
     """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))
@@ -158,7 +158,7 @@ def measure_turn_times(
 
 
 class MeasuringStep(NamedTuple):
-    """A step of the measurement, after which the positions of a row before a given index have been measured.
+    """A step of the measurement, which continues a row of positions up to but not including the index ``end``.
 
     A row has the positions with the same number of pieces on the board.
     """
