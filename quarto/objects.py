@@ -134,7 +134,7 @@ class Quarto:
         """Put the selected piece on column ``x`` and row ``y`` and return True. The piece stays selected.
 
         If the cell is outside the board or taken, nothing changes and False is returned. Raises ``IndexError`` if the
-        selected number is not a piece.
+        selected number is greater than 15.
         """
         if not self.__placeable(x, y):
             return False
