@@ -105,10 +105,11 @@ def _create_folder_or_describe_obstacle(folder: Path) -> str:
 
 
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """Where numba keeps a kernel, and by what it recognises the kernel: by the kernel's fingerprint alone.
+    """The place where numba caches a kernel, and the fingerprint by which numba recognises the cached machine code.
 
-    numba would use the path of the source file, the hash of its content and the number of a line. So it would compile a
-    kernel again after an edit of a comment, and not after an edit of a function that the kernel calls.
+    By default numba would use the path of the source file, the hash of its content and the number of a line. It would
+    thus compile a kernel again after an edit of a comment, but not after an edit of a function in another file that the
+    kernel calls.
     """
 
     fingerprint: ClassVar[str] = ""  # of the kernel whose dispatcher is being built
@@ -118,18 +119,19 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
         self._fingerprint = self.fingerprint
 
     def get_source_stamp(self) -> str:
-        """Return what must be equal for machine code to be used: the kernel's fingerprint."""
+        """Return the stamp that cached machine code must have to be used: the kernel's fingerprint."""
         return self._fingerprint
 
     def get_disambiguator(self) -> str:
-        """Return the part of a file's name that tells versions of a kernel apart: the beginning of its fingerprint."""
+        """Return the beginning of the fingerprint, by which the names of cache files tell kernel versions apart."""
         return self._fingerprint[:16]
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Return the folder of a module, relative to the project.
+        """Return the subfolder of the cache for the source file ``py_file``: the path of its folder within the project.
 
-        For a source outside the project, return the name of its folder alone: the fingerprint tells such modules apart.
+        For a file outside the project, return only the name of its folder, because the fingerprint tells such files
+        apart.
         """
         folder = Path(py_file).resolve().parent
         inside = folder.is_relative_to(project_root())
@@ -159,9 +161,10 @@ _compilations = _Compilations()
 
 
 def _build_dispatcher(function: FunctionType, options: Mapping[str, Any], declared: Any) -> Any:
-    """Build numba's dispatcher of a function, which keeps its machine code in our directory.
+    """Build numba's dispatcher of a function, and let it keep its machine code in the project's cache directory.
 
-    A function without a source file, as in ``python -c``, is compiled in each process.
+    ``options`` are options of numba, and ``declared`` is the declared signature, or None. A function without a source
+    file, as in ``python -c``, is not cached and so is compiled in each process.
     """
     source = Path(function.__code__.co_filename)
     if not source.is_file():
@@ -193,9 +196,9 @@ class Kernel:
     these types. Without one, there is machine code for each combination of argument types in calls. ``from_python``
     says whether Python can call the kernel.
 
-    Callers get numba's dispatcher only when it is complete. In a call numba first decides whether arguments must match
-    exactly, as they must while it may compile, then finds their types, and then looks for a match. If another thread
-    finished the compilation between these steps, the call would be refused.
+    Callers get numba's dispatcher only when it is complete. In each call numba first decides whether the argument types
+    must match exactly, which they must as long as the dispatcher may compile. It then determines these types, and then
+    looks for a match. If another thread finished the compilation between these steps, the call would be refused.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
@@ -206,7 +209,7 @@ class Kernel:
         self._dispatcher: Any = None
 
     def load(self) -> Any:
-        """Return numba's dispatcher, which other kernels receive as a function value.
+        """Return numba's dispatcher of the kernel, which can be passed to other kernels as an argument.
 
         The first call compiles the kernel or reads it from the cache. Raises numba's error if the declared signature
         cannot be compiled.
@@ -267,7 +270,7 @@ _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all kernels of imported
 def kernel(signature: Any = None) -> Callable[[F], F]:
     """Return a decorator that turns a function into a kernel, which Python and other kernels can call.
 
-    The machine code is cached on disk. It runs without the interpreter lock, and divides as NumPy does.
+    The machine code is cached on disk and runs without the interpreter lock. Division by zero follows NumPy's rules.
 
     Args:
         signature: A signature of numba. With it, the function is compiled for these argument types only.
@@ -295,9 +298,10 @@ class FunctionValue(Kernel):
 
 
 def function_value(signature: Any) -> Callable[[F], F]:
-    """Return a decorator that compiles a function for one signature, so that kernels can receive it as a value.
+    """Return a decorator that compiles a function for one signature, so that it can be an argument of other kernels.
 
-    The machine code is cached as with ``kernel``. Kernels receive what ``load`` returns.
+    The machine code is cached as with ``kernel``. The argument to pass is what ``load`` returns, not the function
+    itself.
     """
 
     def decorate(function: F) -> F:
@@ -357,7 +361,7 @@ def to_kernel_called_by_address(function: F) -> F:
 
 @functools.cache
 def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[KernelCalledByAddress]:
-    """Return all external kernels that a function calls, directly or through kernels and inline functions."""
+    """Return every ``KernelCalledByAddress`` that a function calls, directly or through kernels and inlined code."""
     external_kernels, seen, queue = set[KernelCalledByAddress](), {function}, [function]
     while queue:
         current = queue.pop()
@@ -371,9 +375,11 @@ def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[Ker
 
 
 def load_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with a declared signature, or read it from the cache, so that its first call is not slower.
+    """Compile a kernel that declares its signature, or read it from the cache, so that the first call need not wait.
 
-    Returns what other kernels receive as a function value. Raises numba's error if the kernel cannot be compiled.
+    Returns the compiled function, which can be passed to other kernels as an argument; for a kernel that is called by
+    its address, returns None. Any other function is returned unchanged. Raises numba's error if the kernel cannot be
+    compiled.
     """
     return function.load() if isinstance(function, Kernel | KernelCalledByAddress) else function
 
@@ -381,7 +387,7 @@ def load_kernel(function: Callable[..., Any]) -> Any:
 def load_imported_kernels(packages: tuple[str, ...] = ("",)) -> None:
     """Load every kernel with a declared signature in the imported modules.
 
-    ``packages`` limits this to modules whose names begin with one of these texts.
+    Only modules whose names begin with one of ``packages`` are considered; by default all are.
     """
     for imported_kernel in list(_kernels):
         if imported_kernel.declared is not None and imported_kernel.__module__.startswith(packages):
@@ -393,10 +399,10 @@ INLINE_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": Tr
 
 
 class InlineFunction:
-    """A function that becomes a part of the kernels that call it. A call from Python compiles a kernel of its own.
+    """A function that becomes a part of the kernels that call it. Python can call it too, as a kernel of its own.
 
-    To numba it is an overload, so a constant argument is a number like any other until LLVM inlines the function. If
-    ``numba.njit`` compiled the function, numba would compile a version for each constant.
+    numba compiles it as an overload. A constant argument is then a number like any other until LLVM inlines the
+    function, whereas ``numba.njit`` would compile a separate version for each constant.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -422,8 +428,9 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
     """A listener that announces and counts the kernels that numba compiles because the cache lacks them.
 
     It calls ``compilation_progress.announce`` when a compilation begins, and adds the kernel and the seconds to
-    ``compilation_progress`` when it ends. numba compiles in one thread at a time, and it compiles what a kernel inlines
-    while it compiles the kernel.
+    ``compilation_progress`` when it ends. numba compiles what a kernel inlines while it compiles the kernel, so nested
+    compilations count as a part of the outermost one. It compiles in one thread at a time, so one counter of the
+    nesting is enough.
     """
 
     def __init__(self) -> None:

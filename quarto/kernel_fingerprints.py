@@ -40,8 +40,9 @@ class FunctionContents:
 def compute_kernel_fingerprint(function: FunctionType, conditions: Iterable[str]) -> str:
     """Return a hash of all that determines the machine code of a kernel: SHA-256 in hex.
 
-    ``conditions`` are texts that stand for what is not in the code of ``function``, such as numba's options. Types of
-    arguments are left out, because numba keeps machine code by them; but the fields of named tuples are included.
+    ``conditions`` are texts that describe what is not in the code of ``function``, such as numba's options. The
+    argument types of calls are left out, because numba itself keeps machine code apart by these types. The fields of
+    named tuples are included.
     """
     digest = hashlib.sha256()
     for condition in conditions:
@@ -79,9 +80,10 @@ def read_function(function: FunctionType) -> FunctionContents:
 
 
 def _find_callee(value: object) -> FunctionType | None:
-    """Return the function that a global stands for, if it is no library's and becomes a part of its callers.
+    """Return the function behind a global if it becomes a part of its callers and is not a library's; otherwise None.
 
-    A global is such a function itself, a kernel or an inline function (``py_func``), or an intrinsic (``__wrapped__``).
+    The global may be the function itself, a kernel or an inline function (which has ``py_func``), or an intrinsic
+    (which has ``__wrapped__``).
     """
     if isinstance(value, type):
         return None
@@ -92,7 +94,10 @@ def _find_callee(value: object) -> FunctionType | None:
 
 
 def _iterate_read_values(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Yield the name and the value of each global, variable of an outer function and default that a function reads."""
+    """Yield the name and the value of everything that a function reads: globals, closure variables and defaults.
+
+    After a module of the project, the attributes of the module that the function names are yielded too.
+    """
     names = sorted({*list_code_names(function.__code__), *_list_annotation_names(function.__annotations__)})
     for name in names:
         if name in function.__globals__:
@@ -114,7 +119,7 @@ def list_code_names(code: CodeType) -> Iterator[str]:
 
 
 def _list_annotation_names(annotations: Mapping[str, object]) -> Iterator[str]:
-    """Yield the names in annotations: among them are the named tuples whose fields a function reads."""
+    """Yield all names in annotations, because some of them may be named tuples whose fields the function reads."""
     for annotation in annotations.values():
         yield from re.findall(
             r"\w+", annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
@@ -122,7 +127,7 @@ def _list_annotation_names(annotations: Mapping[str, object]) -> Iterator[str]:
 
 
 def _describe_code(code: CodeType, docstring: str | None) -> Iterator[str]:
-    """Yield lines that are equal for code that does the same, wherever it stands in its file."""
+    """Yield lines that describe a function's code. They do not depend on the docstring or on the place in the file."""
     yield f"code {code.co_argcount} {code.co_kwonlyargcount} {code.co_flags} {code.co_code.hex()}"
     yield f"names {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
     for number, constant in enumerate(code.co_consts):
@@ -135,7 +140,8 @@ def _describe_code(code: CodeType, docstring: str | None) -> Iterator[str]:
 def describe_value(value: object) -> str:
     """Return a text that is equal for values from which numba compiles the same machine code.
 
-    A kernel that is called by its address stands for its name and signature, because its code is no part of a caller.
+    A kernel that is called by its address is described by its name and signature only, because its code does not become
+    a part of its callers.
     """
     if isinstance(value, CONSTANTS):
         return f"{type(value).__name__} {value!r}"
@@ -152,7 +158,7 @@ def describe_value(value: object) -> str:
 
 
 def describe_type(numba_type: types.Type) -> str:
-    """Return a text that is equal for equal types of numba whose named tuples have the same fields."""
+    """Describe a type of numba, with the fields of its named tuples. Equal types have equal descriptions."""
     text = HIDDEN_IN_TYPES.sub("", f"{type(numba_type).__name__} {numba_type}")
     if isinstance(numba_type, types.BaseNamedTuple):
         parts = (
@@ -165,7 +171,7 @@ def describe_type(numba_type: types.Type) -> str:
 
 
 def describe_signature(signature: object) -> str:
-    """Return a text of a declared signature, with the fields of its named tuples. Without a signature it is empty."""
+    """Describe a declared signature, with the fields of its named tuples. Returns an empty text for None."""
     arguments = getattr(signature, "args", None)
     if arguments is None:
         return "" if signature is None else str(signature)
@@ -186,7 +192,7 @@ def _describe_class(cls: type) -> str:
 def _describe_by_source(value: object, name: str) -> str:
     """Describe a value by its name, and by the file that defines it if the file is part of the project.
 
-    A value that does not say where it was defined stands for all sources that may define it.
+    If the defining file is unknown, the sources of all packages with kernels are used instead.
     """
     if isinstance(value, ModuleType):
         return f"module {value.__name__}"
