@@ -166,10 +166,11 @@ def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool 
 
 
 def _can_render_plain(console: Console, table: Table) -> bool:
-    """Return whether ``render_plain_table`` would print a table exactly as Rich does.
+    """Return whether ``render_plain_table`` prints a table exactly as Rich does.
 
-    The console must not be a terminal or limited to ASCII, and the title must not be wider than the table. Rich takes
-    80 microseconds for each cell, and tables of hundreds of agents have thousands of cells.
+    It does if the console is neither a terminal nor limited to ASCII, and if the title is not wider than the table.
+    Rich is avoided where possible because it takes 80 microseconds for each cell, and tables of hundreds of agents have
+    thousands of cells.
     """
     return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
         table
@@ -207,7 +208,7 @@ def to_table(frame: pl.DataFrame) -> Table:
 
 
 def format_value_or_dot(value: Any) -> str:
-    """Format a value of a frame as text for a table; None is a dot."""
+    """Format a value of a frame as text for a table; None becomes a dot."""
     if value is None:
         return "·"
     if isinstance(value, float):

@@ -59,7 +59,10 @@ def build_section_on_trained_policies(data: ReportData) -> Result:
 
 
 def _build_thinned_values_table(curves: list[LearningCurve]) -> Table:
-    """Build the table of the values of curves; if there are too many, it has only every second, third, ... step."""
+    """Build the table of the values of learning curves.
+
+    If there are many more than ``MAX_ROWS`` values, the table has only every second, third or n-th step of each curve.
+    """
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
