@@ -313,8 +313,8 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
     - With ``win_rate``, as in a frame from ``analytics.policies.relearning.compute_learning_curve``, there is one line
       with its 95 % interval.
     - With ``generation``, each column of type Float64 is a line.
-    - With ``strength`` as well as ``generation``, the lines are the columns ``v OPPONENT``. The columns ``v OPPONENT
-      low`` and ``v OPPONENT high`` have their 95 % intervals.
+    - With ``strength`` as well as ``generation``, the lines are the columns ``v OPPONENT``. The columns
+      ``v OPPONENT low`` and ``v OPPONENT high`` have their 95 % intervals.
     - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` for each number of ``pieces``.
       Where these are missing, ``not_lost`` and ``won`` replace them.
     """

@@ -120,7 +120,7 @@ def lengths_by_rules_and_agent_frame(data: ReportData) -> pl.DataFrame:
 
 
 def _count_results_of_seat(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """Return the counts of games as wins, draws and losses of the agent in ``seat``, whose name is in the column ``agent``.
+    """Return the counts of games as wins, draws and losses of the agent in ``seat``, who is named in column ``agent``.
 
     Games of an agent against itself count only for seat 0.
     """
