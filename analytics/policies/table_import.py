@@ -156,7 +156,10 @@ class _AfterstateGroups:
 
 
 def _build_policy(groups: _AfterstateGroups, options: ImportOptions) -> Policy:
-    """Build the policy with a row for each afterstate; some kinds also have the number of table rows, in ``count``."""
+    """Build the policy with a row for each afterstate.
+
+    For the kinds in ``KINDS_WITH_COUNTS``, the column ``count`` has the number of table rows with the afterstate.
+    """
     columns: dict[str, NDArray[Any]] = {"lanes": groups.lanes, "occupied": groups.occupied}
     if options.kind in KINDS_WITH_COUNTS:
         columns["count"] = groups.counts.astype(np.int64)

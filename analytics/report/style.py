@@ -270,8 +270,8 @@ def wrap_text(text: str, width: int) -> list[str]:
 def render_inline_svg(picture: Picture, id_prefix: str) -> str:
     """Render a picture as SVG to be embedded in a page, beside a text that describes it.
 
-    The SVG is transparent, the ids in a chart begin with ``mark-`` and ``id_prefix``, and there are no addresses and no
-    ARIA roles. If the picture shows pieces, the page must contain ``piece_symbols``.
+    The SVG is transparent. The ids in a chart begin with ``mark-`` and ``id_prefix``, and attributes for namespaces,
+    classes and ARIA roles are removed. If the picture shows pieces, the page must contain ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)

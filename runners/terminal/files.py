@@ -130,9 +130,9 @@ def build_table_output(
 ) -> TableOutput:
     """Build the output in the format ``form`` or, if that is None, in the format that the suffix of ``path`` implies.
 
-    If both are None, the output is a table. ``wide`` says whether a printed table keeps all columns; None means that
-    the command has no such option. Raises ``RequestError`` for an unknown format or suffix, for a file inside an
-    archive, and, unless ``force``, for a file that exists.
+    If there is no suffix either, the output is a table. ``wide`` says whether a printed table keeps all columns; None
+    means that the command has no such option. Raises ``RequestError`` for an unknown format or suffix, for a file
+    inside an archive, and, unless ``force``, for a file that exists.
     """
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(

@@ -281,7 +281,7 @@ def _check_same_rules_with_choosing_opponent(runs: Sequence[RunRecord]) -> None:
 
 
 def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
-    """Sort the games of a dataset from index ``start`` up to but not including ``end`` by game id, in place.
+    """Sort the games of a dataset in place by game id, from index ``start`` up to but not including ``end``.
 
     To save memory, the arrays are reordered one row at a time.
     """

@@ -137,7 +137,10 @@ def decode_lanes_and_occupied(
 
 @kernel()
 def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply, in place."""
+    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply.
+
+    The boards are changed in place.
+    """
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -147,7 +150,10 @@ def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -
 
 @kernel()
 def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply, in place."""
+    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply.
+
+    The boards are changed in place.
+    """
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])

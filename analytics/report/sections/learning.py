@@ -147,9 +147,10 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
 
 
 def _pivot_passes_to_generations(rows: pl.DataFrame) -> pl.DataFrame:
-    """Convert a curve by passes to the form of a curve by generations.
+    """Convert a learning curve with passes to the form of a curve with generations: one row for each pass.
 
-    The result has a column for each combination of an error and a number of pieces.
+    There is a column for each combination of an error and a number of pieces. The column ``generation`` has the number
+    of the pass.
     """
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()

@@ -98,9 +98,9 @@ def _describe_variance_unit(data: ReportData) -> str:
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
-    """Build cells with the scores against one agent, tinted by whether the scores are above or below one half.
+    """Build the cells of a column of scores against one agent, tinted by whether each score is above or below one half.
 
-    A score of None says that the two agents never met.
+    ``column`` has the texts of the cells. A score of None says that the two agents never met.
     """
     return [
         Cell("", hint="itself", is_diagonal=True)
