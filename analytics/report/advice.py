@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """A remark, with the command and the Python call that help. Its text names the command."""
+    """A remark that names a remedy: a command, and the equivalent Python call.
+
+    As a string, it names the command; ``for_python`` names the Python call.
+    """
 
     text: str
     command: str  # such as "'qarena annotate' judges them"
@@ -22,5 +25,5 @@ class Advice(NamedTuple):
 
 
 def word_for_python(remark: str | Advice) -> str:
-    """Return a remark as text for users of Python: an ``Advice`` names its Python call instead of its command."""
+    """Return a remark as text for users of Python; an ``Advice`` then names its Python call instead of its command."""
     return remark if isinstance(remark, str) else remark.for_python
