@@ -33,7 +33,7 @@ from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import models, overload, register_model, typeof_impl
 
-from quarto.kernel_fingerprints import compute_kernel_fingerprint, describe_signature, list_code_names
+from quarto.kernel_fingerprints import compute_kernel_fingerprint, describe_code, describe_signature, list_code_names
 from quarto.sources import (
     PERMISSION_BITS,
     PRIVATE_MODE,
@@ -41,7 +41,6 @@ from quarto.sources import (
     compilation_progress,
     create_missing_folders_privately,
     describe_foreign_access,
-    files_fingerprint,
     project_root,
     third_party_fingerprint,
 )
@@ -172,8 +171,8 @@ def _build_dispatcher(function: FunctionType, options: Mapping[str, Any], declar
     fingerprint = compute_kernel_fingerprint(
         function,
         (
-            files_fingerprint([Path(__file__)]),  # how numba is asked to compile
-            f"{sorted(options.items())}",
+            *describe_code(InlineFunction.__init__.__code__, None),  # how numba is told to compile what is inlined
+            f"{sorted(options.items())} {sorted(INLINE_OPTIONS.items())}",
             describe_signature(declared),
             third_party_fingerprint(function.__module__, source),
         ),

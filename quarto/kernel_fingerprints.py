@@ -67,7 +67,7 @@ def list_reached_functions(function: FunctionType) -> list[FunctionType]:
 def read_function(function: FunctionType) -> FunctionContents:
     """Return what one function contributes to fingerprints."""
     lines, callees = (
-        [f"{function.__module__}.{function.__qualname__}", *_describe_code(function.__code__, function.__doc__)],
+        [f"{function.__module__}.{function.__qualname__}", *describe_code(function.__code__, function.__doc__)],
         [],
     )
     for name, value in _iterate_read_values(function):
@@ -126,13 +126,13 @@ def _list_annotation_names(annotations: Mapping[str, object]) -> Iterator[str]:
         )
 
 
-def _describe_code(code: CodeType, docstring: str | None) -> Iterator[str]:
+def describe_code(code: CodeType, docstring: str | None) -> Iterator[str]:
     """Yield lines that describe a function's code. They do not depend on the docstring or on the place in the file."""
     yield f"code {code.co_argcount} {code.co_kwonlyargcount} {code.co_flags} {code.co_code.hex()}"
     yield f"names {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
     for number, constant in enumerate(code.co_consts):
         if isinstance(constant, CodeType):
-            yield from _describe_code(constant, None)
+            yield from describe_code(constant, None)
         elif not (number == 0 and constant is not None and constant == docstring):
             yield describe_value(constant)
 
