@@ -188,9 +188,9 @@ class RemoteError(Exception):
         self.add_note(details.traceback)
 
     def restore_or_wrap_arena_error(self, subject: str) -> ArenaError:
-        """Return the original error, as a ``RequestError`` or a ``FailureError``, if its text is for the user.
+        """Return the original error, as a ``RequestError`` or a ``FailureError``, if it was an ``ArenaError``.
 
-        Otherwise return a ``RequestError`` that says that ``subject`` cannot be made, and why.
+        For any other exception, return a ``RequestError`` that says that ``subject`` cannot be made, and why.
         """
         if self.details.exit_code is None:
             return RequestError(f"{subject} cannot be made: {self}")
