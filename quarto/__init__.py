@@ -29,9 +29,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import and return the object of a public name, or the module ``quarto.objects``.
+    """Import and return the object with the public name ``name``, or the module ``quarto.objects``.
 
-    All of them are thus available after ``import quarto``, and each module is loaded only when it is needed. Raises
+    Every public name is thus available after ``import quarto``, but its module is loaded only when it is needed. Raises
     ``AttributeError`` for any other name.
     """
     from importlib import import_module

@@ -51,7 +51,7 @@ class Batch(NamedTuple):
         return PackedPosition(*(int(field[i]) for field in self))
 
     def select_range(self, start: int, end: int) -> Batch:
-        """Return the positions from ``start`` up to but not including ``end``, as views."""
+        """Return views of the positions from ``start`` up to but not including ``end``."""
         return Batch(*(field[start:end] for field in self))  # type: ignore[arg-type]  # each keeps its own type
 
     def select(self, mask: NDArray[np.bool_]) -> Batch:
@@ -104,13 +104,14 @@ class Evaluations(NamedTuple):
         return Evaluations(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
 
     def put(self, rows: Any, other: Evaluations) -> None:
-        """Overwrite the evaluations at ``rows`` with the evaluations ``other``, in place."""
+        """Replace the evaluations that the index or mask ``rows`` selects with the evaluations ``other``."""
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
     def give_untimed_equal_time_share(self, seconds: float) -> None:
         """Give each turn that was not timed on its own an equal share of the time of its batch.
 
-        The share is ``seconds``, the time of the whole batch, divided by the number of all its turns.
+        The share is ``seconds``, the time of the whole batch, divided by the number of turns in the batch, timed or
+        not.
         """
         untimed = self.microseconds == NO_TURN
         self.microseconds[untimed] = round(1e6 * seconds / max(untimed.size, 1))

@@ -47,8 +47,8 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 def float_bits(typing_context: Any, number: Any) -> Any:
     """Return the 64 bits of a float64 as int64.
 
-    Among non-negative numbers, a greater number has greater bits. This matters because LLVM finds the largest of many
-    integers with vector instructions, but the largest of many floats one by one, since one of them may be NaN.
+    The integers of non-negative floats are in the same order as the floats. This matters because LLVM finds the largest
+    of many integers with vector instructions, but compares floats one by one, since one of them may be NaN.
     """
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -89,7 +89,7 @@ BIT_POSITIONS = np.argsort(-BYTE_BITS, axis=1, kind="stable").astype(np.uint8).r
 
 @inline_function
 def nth_bit_by_table(mask: int, n: int) -> int:
-    """Return the index of the ``n``-th set bit (from 0) of a 16-bit mask, found in a table.
+    """Look up the index of the ``n``-th set bit (from 0) of a 16-bit mask in a table, and return it.
 
     This works on any processor. The half of the mask that holds the bit is found without a branch, because with a
     random ``n`` half of the branches would be mispredicted.

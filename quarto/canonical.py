@@ -43,7 +43,7 @@ class Transform(NamedTuple):
 
 @inline_function
 def sort_lanes(lanes: int) -> int:
-    """Return the least word that the four lanes form in any order. The least lane becomes lane 3."""
+    """Return the four lanes in the order that makes their word least, so that the least lane is lane 3."""
     a = int64(lanes & LANE_MASK)
     b = int64((lanes >> uint64(16)) & LANE_MASK)
     c = int64((lanes >> uint64(32)) & LANE_MASK)
@@ -80,8 +80,9 @@ def canonical_lanes_and_occupied(
     """Return the canonical form (lanes uint64, occupied int64) of a position, or of a board if there is no hand.
 
     The form has the least ``occupied`` of all images under symmetries and, among the images with this ``occupied``, the
-    least ``lanes``. The piece in hand, 0 to 15, becomes piece 0 in all of these images. The form of a position must not
-    be compared with the form of a board. The computation takes about 15 ns.
+    least ``lanes``. ``hand_mapped_to_zero`` is the piece in hand, which becomes piece 0 in all of these images, or NONE
+    for a board. The form of a position must not be compared with the form of a board. The computation takes about 15
+    ns.
     """
     minimal = int64(tables.minimal[occupied])
     if hand_mapped_to_zero >= 0:
@@ -98,10 +99,7 @@ def canonical_lanes_and_occupied(
 
 @inline_function
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
-    """Return the first symmetry that takes a position to its ``canonical_form``.
-
-    If ``hand`` is NONE, the symmetry is that of a board.
-    """
+    """Return the first symmetry that takes a position, or a board if ``hand`` is NONE, to its canonical form."""
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
         lanes ^= piece_to_lanes(hand) * uint64(occupied)
@@ -223,9 +221,9 @@ CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, 
 
 @inline_function
 def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
-    """Pack a lane, one attribute of the hand and the same attribute of the piece into one number.
+    """Pack a lane and two bits, the given attribute of ``hand`` and that of ``piece``, into one number.
 
-    The numbers sort by the lane first, then by the hand, then by the piece.
+    The numbers sort by the lane first, then by the bit of the hand, then by the bit of the piece.
     """
     return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
 
@@ -248,7 +246,7 @@ def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries)
 def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
     """Return the canonical form of a turn. This takes about 40 ns.
 
-    ``choice`` is (cell, piece). The piece and ``hand``, the piece in hand, may be NONE.
+    ``choice`` is (cell, piece). This piece, and ``hand`` (the piece in hand), may be NONE.
     """
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])

@@ -195,9 +195,9 @@ class RemoteError(Exception):
         self.add_note(details.traceback)
 
     def restore_or_wrap_arena_error(self, subject: str) -> ArenaError:
-        """Return the original error, as a ``RequestError`` or a ``FailureError``, if its text is for the user.
+        """Return the original error, as a ``RequestError`` or a ``FailureError``, if it was an ``ArenaError``.
 
-        Otherwise return a ``RequestError`` that says that ``subject`` cannot be made, and why.
+        For any other exception, return a ``RequestError`` that says that ``subject`` cannot be made, and why.
         """
         if self.details.exit_code is None:
             return RequestError(f"{subject} cannot be made: {self}")
@@ -209,9 +209,9 @@ def to_error_details(error: BaseException) -> ErrorDetails:
     """Describe an exception in a form that can be sent to another process."""
     trace = _escape_surrogates("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
-    return ErrorDetails(
-        type(error).__name__, _escape_surrogates(str(error)), describe_author_error_location(error), trace, code
-    )
+    remark = error.remark if isinstance(error, ArenaError) else str(error)
+    text = remark if isinstance(remark, Advice) else _escape_surrogates(remark)
+    return ErrorDetails(type(error).__name__, text, describe_author_error_location(error), trace, code)
 
 
 def _escape_surrogates(text: str) -> str:

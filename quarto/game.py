@@ -38,7 +38,7 @@ class Game:
         plies: The plies so far, each a piece and its cell.
         hand: The piece in hand, or NONE (-1).
         forfeit: How the seat to act forfeited, as an index into ``quarto.batch.ENDINGS``, or None if it did not.
-        setup_plies: The number of plies at the beginning that only make a position, because nobody knows their order.
+        setup_plies: The number of plies at the beginning that only set up a position, in an order that nobody knows.
 
     Examples:
         >>> from quarto import CLASSIC, Game
@@ -52,7 +52,7 @@ class Game:
     plies: tuple[Ply, ...] = ()
     hand: int = NONE
     forfeit: int | None = None  # index into ENDINGS if the seat to act forfeited
-    setup_plies: int = 0  # number of plies at the beginning that only make a position: nobody knows their order
+    setup_plies: int = 0  # plies at the beginning that only set up a position, in an order that nobody knows
 
     @cached_property
     def position(self) -> PackedPosition:
@@ -115,7 +115,7 @@ class Game:
         return len(self.plies) + (not giving)
 
     def position_before(self, turn: int) -> PackedPosition:
-        """Return the position in which an earlier turn, number ``turn`` of this game, was taken."""
+        """Return the position in which an earlier turn of this game was taken; ``turn`` is the number of this turn."""
         if turn == 0 or self.rules.mover_chooses:
             return position_from_plies(self.plies[: max(turn - 1, 0)])
         return position_from_plies(self.plies[: turn - 1], self.plies[turn - 1][0])
@@ -192,7 +192,7 @@ class Game:
 
 
 def game_from_position(position: PackedPosition, rules: Rules) -> Game:
-    """Build a game that begins with the given position."""
+    """Build a game that begins with the given position. The pieces on the board become its setup plies."""
     plies = tuple((piece, cell) for cell, piece in enumerate(board(position)) if piece != NONE)
     return Game(rules, plies, position.hand, setup_plies=len(plies))
 
@@ -208,7 +208,7 @@ def format_cells(cells: Iterable[int]) -> str:
 
 
 class Participants(NamedTuple):
-    """The seat of the person and the label of the agent that play a game."""
+    """The two players of a person's game: the seat of the person and the label of the agent."""
 
     seat: int
     agent: str
@@ -221,9 +221,9 @@ def list_attribute_words(piece: int) -> list[str]:
 
 
 def describe_turn(before: Game, after: Game, players: Participants) -> str:
-    """Return a sentence about what the seat to act in ``before`` did until ``after``.
+    """Describe in one sentence what the seat to act in the game ``before`` did to reach the game ``after``.
 
-    The text is empty if that seat did nothing.
+    Returns an empty text if that seat did nothing.
     """
     you = before.seat == players.seat
     subject, places, gives = ("you", "place", "give") if you else (players.agent, "places", "gives you")

@@ -3,8 +3,8 @@
 A kernel is compiled, or read from the cache, when it is first needed, not when its module is imported. So a command
 waits only for the kernels that it runs.
 
-numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named by
-a hash of every source file that can change a kernel. After such an edit the old machine code is not looked at.
+In the cache a kernel is found by its fingerprint (``quarto.kernel_fingerprints``), because numba's own cache does not
+notice an edit in a callee of another file, and does not survive an edit of a comment.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any, TypeVar, cast
+from types import FunctionType
+from typing import Any, ClassVar, TypeVar, cast
 
 import numba
 import numpy as np
@@ -33,6 +33,7 @@ from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import models, overload, register_model, typeof_impl
 
+from quarto.kernel_fingerprints import compute_kernel_fingerprint, describe_code, describe_signature, list_code_names
 from quarto.sources import (
     PERMISSION_BITS,
     PRIVATE_MODE,
@@ -40,8 +41,6 @@ from quarto.sources import (
     compilation_progress,
     create_missing_folders_privately,
     describe_foreign_access,
-    files_fingerprint,
-    list_kernel_sources,
     project_root,
     third_party_fingerprint,
 )
@@ -59,19 +58,17 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 
 @functools.cache
-def ensure_usable_cache_directory(outside_fingerprint: str = "") -> Path:
-    """Create and return the directory of compiled kernels, in ``$QARENA_CACHE`` or in the user's cache folder.
+def ensure_usable_cache_directory() -> Path:
+    """Create the directory of compiled kernels if it is missing, and return it.
 
-    If other users could write to this directory, or this user cannot, return a temporary directory and log the reason.
+    It is in ``$QARENA_CACHE`` or in the user's cache folder. If others could write there, or the user cannot, it is a
+    temporary directory instead, and the log says why.
 
-    The last part of the path is a hash of the sources, of the versions of Python, NumPy and numba, and of
-    ``outside_fingerprint``, the fingerprint of an agent's sources from outside this project. All Python environments
-    of a user share the cache.
+    The last part of its path is a hash of the versions of Python, NumPy and numba. All environments of a user with the
+    same versions share the directory, because the names of the files in it tell kernels apart: see ``KernelLocator``.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
-    stamp = hashlib.sha256(
-        f"{files_fingerprint(list_kernel_sources())} {outside_fingerprint} {versions}".encode()
-    ).hexdigest()[:16]
+    stamp = hashlib.sha256(versions.encode()).hexdigest()[:16]
     directory = cache_root() / "kernels" / stamp
     obstacle = _create_folder_or_describe_obstacle(directory)
     return _create_temporary_root(obstacle) / stamp if obstacle else directory
@@ -107,17 +104,33 @@ def _create_folder_or_describe_obstacle(folder: Path) -> str:
 
 
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """The locator of a kernel's folder in numba's cache.
+    """The place where numba caches a kernel, and the fingerprint by which numba recognises the cached machine code.
 
-    The folder is the same for each copy of the project, whereas numba alone would derive it from the whole path.
+    By default numba would use the path of the source file, the hash of its content and the number of a line. It would
+    thus compile a kernel again after an edit of a comment, but not after an edit of a function in another file that the
+    kernel calls.
     """
+
+    fingerprint: ClassVar[str] = ""  # of the kernel whose dispatcher is being built
+
+    def __init__(self, function: FunctionType, file: str) -> None:
+        super().__init__(function, file)
+        self._fingerprint = self.fingerprint
+
+    def get_source_stamp(self) -> str:
+        """Return the stamp that cached machine code must have to be used: the kernel's fingerprint."""
+        return self._fingerprint
+
+    def get_disambiguator(self) -> str:
+        """Return the beginning of the fingerprint, by which the names of cache files tell kernel versions apart."""
+        return self._fingerprint[:16]
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Return the folder of the source file ``py_file``, relative to the project.
+        """Return the subfolder of the cache for the source file ``py_file``: the path of its folder within the project.
 
-        For a source outside the project, return the name of its folder alone, because ``ensure_usable_cache_directory``
-        already distinguishes such sources.
+        For a file outside the project, return only the name of its folder, because the fingerprint tells such files
+        apart.
         """
         folder = Path(py_file).resolve().parent
         inside = folder.is_relative_to(project_root())
@@ -146,20 +159,29 @@ class _Compilations(threading.local):
 _compilations = _Compilations()
 
 
-def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
-    """Build numba's dispatcher of a function, which caches its machine code in our directory.
+def _build_dispatcher(function: FunctionType, options: Mapping[str, Any], declared: Any) -> Any:
+    """Build numba's dispatcher of a function, and let it keep its machine code in the project's cache directory.
 
-    A function without a source file, as in ``python -c``, is not cached and is compiled in each process.
+    ``options`` are options of numba, and ``declared`` is the declared signature, or None. A function without a source
+    file, as in ``python -c``, is not cached and so is compiled in each process.
     """
     source = Path(function.__code__.co_filename)
     if not source.is_file():
         return numba.njit(**options)(function)
+    fingerprint = compute_kernel_fingerprint(
+        function,
+        (
+            *describe_code(InlineFunction.__init__.__code__, None),  # how numba is told to compile what is inlined
+            f"{sorted(options.items())} {sorted(INLINE_OPTIONS.items())}",
+            describe_signature(declared),
+            third_party_fingerprint(function.__module__, source),
+        ),
+    )
     with _configuration_lock:
         usual_settings = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-        numba.config.CACHE_DIR = str(
-            ensure_usable_cache_directory(third_party_fingerprint(function.__module__, source))
-        )
+        numba.config.CACHE_DIR = str(ensure_usable_cache_directory())
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
+        KernelLocator.fingerprint = fingerprint
         try:
             return numba.njit(cache=True, **options)(function)
         finally:
@@ -173,9 +195,9 @@ class Kernel:
     these types. Without one, there is machine code for each combination of argument types in calls. ``from_python``
     says whether Python can call the kernel.
 
-    Callers get numba's dispatcher only when it is complete. In a call numba first decides whether arguments must match
-    exactly, as they must while it may compile, then finds their types, and then looks for a match. If another thread
-    finished the compilation between these steps, the call would be refused.
+    Callers get numba's dispatcher only when it is complete. In each call numba first decides whether the argument types
+    must match exactly, which they must as long as the dispatcher may compile. It then determines these types, and then
+    looks for a match. If another thread finished the compilation between these steps, the call would be refused.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
@@ -186,7 +208,7 @@ class Kernel:
         self._dispatcher: Any = None
 
     def load(self) -> Any:
-        """Return numba's dispatcher, which other kernels receive as a function value.
+        """Return numba's dispatcher of the kernel, which can be passed to other kernels as an argument.
 
         The first call compiles the kernel or reads it from the cache. Raises numba's error if the declared signature
         cannot be compiled.
@@ -202,7 +224,7 @@ class Kernel:
         Such a thread holds numba's lock, so it must not wait for our lock, as ``load`` does.
         """
         if self._dispatcher is None:
-            dispatcher = _build_dispatcher(self.py_func, self._options)
+            dispatcher = _build_dispatcher(self.py_func, self._options, self.declared)
             for external_kernel in _find_all_kernels_called_by_address(self.py_func):
                 external_kernel.load_while_compiling()
             if self.declared is not None:
@@ -247,7 +269,7 @@ _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all kernels of imported
 def kernel(signature: Any = None) -> Callable[[F], F]:
     """Return a decorator that turns a function into a kernel, which Python and other kernels can call.
 
-    The machine code is cached on disk. It runs without the interpreter lock, and divides as NumPy does.
+    The machine code is cached on disk and runs without the interpreter lock. Division by zero follows NumPy's rules.
 
     Args:
         signature: A signature of numba. With it, the function is compiled for these argument types only.
@@ -275,9 +297,10 @@ class FunctionValue(Kernel):
 
 
 def function_value(signature: Any) -> Callable[[F], F]:
-    """Return a decorator that compiles a function for one signature, so that kernels can receive it as a value.
+    """Return a decorator that compiles a function for one signature, so that it can be an argument of other kernels.
 
-    The machine code is cached as with ``kernel``. Kernels receive what ``load`` returns.
+    The machine code is cached as with ``kernel``. The argument to pass is what ``load`` returns, not the function
+    itself.
     """
 
     def decorate(function: F) -> F:
@@ -337,11 +360,11 @@ def to_kernel_called_by_address(function: F) -> F:
 
 @functools.cache
 def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[KernelCalledByAddress]:
-    """Return all external kernels that a function calls, directly or through kernels and inline functions."""
+    """Return every ``KernelCalledByAddress`` that a function calls, directly or through kernels and inlined code."""
     external_kernels, seen, queue = set[KernelCalledByAddress](), {function}, [function]
     while queue:
         current = queue.pop()
-        for value in map(current.__globals__.get, _list_code_names(current.__code__)):
+        for value in map(current.__globals__.get, list_code_names(current.__code__)):
             if isinstance(value, KernelCalledByAddress):
                 external_kernels.add(value)
             elif isinstance(value, Kernel | InlineFunction) and value.py_func not in seen:
@@ -350,18 +373,12 @@ def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[Ker
     return frozenset(external_kernels)
 
 
-def _list_code_names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals and attributes in the code of a function and of the functions nested in it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _list_code_names(constant)
-
-
 def load_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel with a declared signature, or read it from the cache, so that its first call is not slower.
+    """Compile a kernel that declares its signature, or read it from the cache, so that the first call need not wait.
 
-    Returns what other kernels receive as a function value. Raises numba's error if the kernel cannot be compiled.
+    Returns the compiled function, which can be passed to other kernels as an argument; for a kernel that is called by
+    its address, returns None. Any other function is returned unchanged. Raises numba's error if the kernel cannot be
+    compiled.
     """
     return function.load() if isinstance(function, Kernel | KernelCalledByAddress) else function
 
@@ -369,7 +386,7 @@ def load_kernel(function: Callable[..., Any]) -> Any:
 def load_imported_kernels(packages: tuple[str, ...] = ("",)) -> None:
     """Load every kernel with a declared signature in the imported modules.
 
-    ``packages`` limits this to modules whose names begin with one of these texts.
+    Only modules whose names begin with one of ``packages`` are considered; by default all are.
     """
     for imported_kernel in list(_kernels):
         if imported_kernel.declared is not None and imported_kernel.__module__.startswith(packages):
@@ -381,10 +398,10 @@ INLINE_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": Tr
 
 
 class InlineFunction:
-    """A function that becomes a part of the kernels that call it. A call from Python compiles a kernel of its own.
+    """A function that becomes a part of the kernels that call it. Python can call it too, as a kernel of its own.
 
-    To numba it is an overload, so a constant argument is a number like any other until LLVM inlines the function. If
-    ``numba.njit`` compiled the function, numba would compile a version for each constant.
+    numba compiles it as an overload. A constant argument is then a number like any other until LLVM inlines the
+    function, whereas ``numba.njit`` would compile a separate version for each constant.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -410,8 +427,9 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
     """A listener that announces and counts the kernels that numba compiles because the cache lacks them.
 
     It calls ``compilation_progress.announce`` when a compilation begins, and adds the kernel and the seconds to
-    ``compilation_progress`` when it ends. numba compiles in one thread at a time, and it compiles what a kernel inlines
-    while it compiles the kernel.
+    ``compilation_progress`` when it ends. numba compiles what a kernel inlines while it compiles the kernel, so nested
+    compilations count as a part of the outermost one. It compiles in one thread at a time, so one counter of the
+    nesting is enough.
     """
 
     def __init__(self) -> None:

@@ -131,10 +131,10 @@ class Quarto:
         return True
 
     def place(self, x: int, y: int) -> bool:
-        """Put the selected piece on column ``x`` and row ``y`` and return True.
+        """Put the selected piece on column ``x`` and row ``y`` and return True. The piece stays selected.
 
-        Returns False, and changes nothing, if the cell is outside the board or taken. The piece stays selected. Raises
-        ``IndexError`` if the selected number is not a piece.
+        If the cell is outside the board or taken, nothing changes and False is returned. Raises ``IndexError`` if the
+        selected number is greater than 15.
         """
         if not self.__placeable(x, y):
             return False

@@ -40,7 +40,7 @@ MAX_DECISIONS = PIECES + CELLS  # of a game
 
 @functools.cache
 def _list_line_masks_by_cell(rules: Rules) -> tuple[tuple[int, ...], ...]:
-    """Return, for each cell, the lines through it as masks of 16 cells."""
+    """Return, for each cell, the lines through it as 16-bit masks of cells."""
     masks = [(line, sum(1 << cell for cell in line)) for line in rules.lines]
     return tuple(tuple(mask for line, mask in masks if cell in line) for cell in range(CELLS))
 
@@ -232,9 +232,9 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, cleared_mask: NDArray[np.bool_]
 ) -> None:
-    """Set ``cleared_mask[n]`` to True for each number ``n`` of a legal turn in a position.
+    """Set ``cleared_mask[n]`` to True if the turn with the number ``n`` is legal in a position.
 
-    ``cleared_mask`` is [289] bool, and all of its entries must be False before.
+    ``cleared_mask`` is [289] bool, and the caller must have set all of its entries to False.
     """
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0

@@ -35,7 +35,7 @@ HASH_MULTIPLIER = uint64(0x9E37_79B9_7F4A_7C15)  # odd, near 2^64 / golden ratio
 
 
 class PerftLayer(NamedTuple):
-    """The counts after ``ply`` plies, as Python integers."""
+    """The counts of games and boards after ``ply`` plies, as Python integers."""
 
     ply: int
     live_prefixes: int  # sequences of ``ply`` plies without a finished line
@@ -45,7 +45,10 @@ class PerftLayer(NamedTuple):
 
 
 class CanonicalBoards(NamedTuple):
-    """The ``N`` canonical live boards of a layer. Boards with the same canonical mask are side by side."""
+    """The ``N`` canonical boards without a finished line after a given number of plies.
+
+    Boards with the same canonical mask are adjacent.
+    """
 
     lanes: NDArray[np.uint64]  # [N]
     ways: NDArray[np.uint64]  # [N] live prefixes that lead to the orbit of the board
@@ -53,7 +56,7 @@ class CanonicalBoards(NamedTuple):
 
 
 def perft(rules: Rules, plies: int) -> list[PerftLayer]:
-    """Count the games and boards in layers 0 to ``plies``, and return the counts of each layer.
+    """Count games and boards after each number of plies from 0 to ``plies``, and return a layer for each number.
 
     On one thread, under classic rules, 6 plies take two seconds and 7 plies take half a minute. Raises ``RequestError``
     if ``plies`` is negative or greater than ``MAX_PLIES``.
@@ -78,16 +81,17 @@ def build_empty_layer() -> CanonicalBoards:
 
 
 class CountedLayer(NamedTuple):
-    """The counts of a layer, and its canonical boards without a finished line."""
+    """The counts after a given number of plies, and the canonical boards without a finished line."""
 
     counts: PerftLayer
     boards: CanonicalBoards
 
 
 def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool) -> CountedLayer:
-    """Count the layer after ``ply`` plies and build its boards from ``parents``, the boards of the layer before.
+    """Count the games and boards after ``ply`` plies, and build the boards without a finished line.
 
-    No boards are built for a layer that ``is_last``, because memory might not hold them.
+    ``parents`` are the boards one ply earlier. With ``is_last``, no boards are built, because memory might not hold
+    them.
     """
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
@@ -109,10 +113,10 @@ def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: 
 
 
 def _group_parent_ranges_by_child_mask(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
-    """Group ranges of parents by the canonical mask of their children.
+    """Group ranges of parent boards by the canonical mask that their children have after a placement on one cell.
 
-    Each row of an array is (first parent, end of the range, mask of the parents, cell on which the children have one
-    more piece).
+    Returns an array [R, 4] for each canonical mask of children. A row has the first parent, the end of the range, the
+    mask of the parents and the cell of the placement.
     """
     sources: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():
@@ -135,9 +139,10 @@ class ChildBoards(NamedTuple):
 def _generate_children(
     lanes: NDArray[np.uint64], ways: NDArray[np.uint64], sources: NDArray[np.int64], rules: Any, tables: Symmetries
 ) -> ChildBoards:
-    """Generate all children that ``sources`` describes, and merge children that are equal up to symmetry.
+    """Generate the children of the parents in ``sources``, and merge children that are equal up to symmetry.
 
-    ``sources`` is one of the arrays that ``_group_parent_ranges_by_child_mask`` returns.
+    ``lanes`` and ``ways`` are the fields of all parents. ``sources`` is one of the arrays that
+    ``_group_parent_ranges_by_child_mask`` returns.
     """
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)

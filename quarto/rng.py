@@ -37,7 +37,7 @@ def mix(word: int) -> int:
 def stream(run_word_or_seed: int, pair: int, game: int) -> int:
     """Return the stream of game 0 or 1 of a pair or, if ``game`` is ``OPENING_STREAM``, the stream of its opening.
 
-    ``run_word_or_seed`` is the run's word for the stream of a game, and the run's seed for the stream of an opening.
+    ``run_word_or_seed`` is the run's word (its id as a number) for a game, and the run's seed for an opening.
     """
     word = mix(uint64(run_word_or_seed) + GAMMA)
     word = mix(word ^ (uint64(pair) * GAMMA + uint64(1)))
@@ -121,7 +121,7 @@ class Streams(NamedTuple):
         )
 
     def choice(self, index: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Choose a true entry in each row of ``allowed`` [B, N], uniformly, by the ``index``-th word of the game.
+        """Choose one of the true entries in each row of ``allowed`` [B, N], uniformly, by the game's ``index``-th word.
 
         Returns the columns of the chosen entries, with -1 for a row without a true entry: [B] int64.
         """

@@ -26,7 +26,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
 KERNEL_PACKAGES = ("quarto", "agents")  # any of their files may hold a kernel, or a constant that one reads
-OTHER_PACKAGES = ("runners", "analytics")  # of their files, only those that import from ``quarto.jit`` may hold kernels
+OTHER_PACKAGES = ("runners", "analytics")  # they hold kernels, but no kernel of the packages above reads them
 INSTALLATION_FOLDERS = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
 SOURCE_SUFFIXES = (".py", ".pyw")
 IMPORT_FUNCTIONS = ("import_module", "__import__")
@@ -47,7 +47,7 @@ def cache_root() -> Path:
 
 
 def create_missing_folders_privately(folder: Path) -> None:
-    """Create a folder, and the missing folders around it, so that no other user can enter them.
+    """Create a folder and its missing parent folders so that no other user can enter them.
 
     Folders that exist are left as they are. Raises ``OSError`` if a folder cannot be created.
     """
@@ -56,7 +56,7 @@ def create_missing_folders_privately(folder: Path) -> None:
 
 
 def describe_foreign_access(folder: Path) -> str:
-    """Return who else can change what is in ``folder``, or an empty text if only the user and root can.
+    """Describe who else can change what is in ``folder``. Returns an empty text if only the user and root can.
 
     Whoever may write to a folder can replace what is in it, so all folders and links on the path are checked. In a
     folder with the sticky bit, such as ``/tmp``, other users cannot rename or remove files that are not theirs. Raises
@@ -76,7 +76,7 @@ def describe_foreign_access(folder: Path) -> str:
 
 
 def _list_folders_and_links_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder and link on the way to an existing path, with its status, from the root on.
+    """Yield each folder and link on the way from the root to an existing path, with its status.
 
     If a link is on the way, the folders and links on the way to its target are yielded too.
     """
@@ -108,13 +108,26 @@ def _is_writable_beyond_own_group(status: os.stat_result) -> bool:
     return not (group.gr_name == user.pw_name and user.pw_gid == group.gr_gid and set(group.gr_mem) <= {user.pw_name})
 
 
+@functools.cache
+def announce_compilation_to_person() -> None:
+    """Print once that kernels are being compiled, if a person waits in a notebook or an interactive interpreter.
+
+    Scripts and worker processes print nothing.
+    """
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        sys.stderr.write(
+            "Compiling the kernels that this call needs, which may take a minute. Later calls find them ready.\n"
+        )
+
+
 @dataclass
 class CompilationProgress:
     """The progress of compilation in this process."""
 
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
-    announce: Callable[[], None] = lambda: None  # called before numba compiles a function that the cache lacks
+    # Called before numba compiles a function that the cache lacks. The command line has its own notice.
+    announce: Callable[[], None] = announce_compilation_to_person
 
 
 compilation_progress = CompilationProgress()
@@ -147,22 +160,13 @@ def read_package_files_by_module(package: str) -> Mapping[str, bytes]:
 
 @functools.cache
 def read_files_of_modules_and_parents(modules: tuple[str, ...]) -> Mapping[str, bytes]:
-    """Read the files of the project's ``modules`` and of the packages around them, and return their contents by name.
+    """Read the files of the project's ``modules`` and of their parent packages, and return the contents by name.
 
     Modules that are not found, and modules without a file, are left out.
     """
     specs = ((name, find_module_spec(name)) for name in _add_parent_packages_and_starred_submodules(modules))
     contents = {name: _read_content(spec) for name, spec in specs if spec is not None}
     return {name: content for name, content in contents.items() if content is not None}
-
-
-def list_kernel_sources() -> list[Path]:
-    """Return the files that determine what the project's kernels do.
-
-    After an edit to any other file, no kernel is compiled again.
-    """
-    importing = (path for path in _list_sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())
-    return [*_list_sources(KERNEL_PACKAGES), *importing]
 
 
 def _list_sources(packages: tuple[str, ...]) -> list[Path]:
@@ -174,11 +178,18 @@ def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES
     return module.partition(".")[0] in packages
 
 
+@functools.cache
+def is_local_module(module: str) -> bool:
+    """Return whether a module belongs to the project or to a user, rather than to a library or to Python itself."""
+    return is_project_module(module) or module == "__main__" or _is_local(find_module_spec(module.partition(".")[0]))
+
+
 def third_party_fingerprint(module: str, source: Path) -> str:
     """Return a hash of a user's own module, whose file is ``source``, and of all that it imports: SHA-256 in hex.
 
     For a module of the project the result is an empty text. ``read_imported_modules`` determines what the module
-    imports. Modules of ``quarto`` and ``agents`` are left out, because they are among ``list_kernel_sources``.
+    imports. Modules of ``quarto`` and ``agents`` are left out, because the fingerprint of a kernel covers what the
+    kernel uses of them.
     """
     if is_project_module(module):
         return ""
@@ -276,8 +287,8 @@ def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = N
 def _find_spec_by_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
     """Return the first spec that one of Python's finders gives for a module, or None if no finder knows the module.
 
-    ``paths`` are the folders of the package around the module; None stands for the import path. A package without a
-    file gets a spec with its folders.
+    ``paths`` are the folders of the parent package; None stands for the import path. The spec of a package without an
+    ``__init__`` file lists the folders of this package.
     """
     first_spec: ModuleSpec | None = None
     with suppress(KeyError):  # raised for a package without a file inside a package that is not imported
@@ -331,9 +342,9 @@ def _read_content(spec: ModuleSpec) -> bytes | None:
 
 
 def _add_parent_packages_and_starred_submodules(names: Iterable[str]) -> Iterator[str]:
-    """Yield each name after the names of the packages around it, whose ``__init__`` is executed first.
+    """Yield the names of the parent packages of each name and then the name, because parents are imported first.
 
-    After a name that stands for a star import, yield the names of the submodules too.
+    After a name that stands for a star import, the names of the submodules are yielded too.
     """
     for name in names:
         base = name.removesuffix(STAR_SUFFIX)

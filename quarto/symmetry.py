@@ -62,7 +62,7 @@ def build_symmetries(rules: Rules) -> Symmetries:
 def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
     """Yield every permutation of the cells that maps lines to lines.
 
-    Method: backtracking that chooses the images of the cells in ascending order of the cells.
+    Method: backtracking over the cells in ascending order, in which each step chooses the image of one cell.
     """
     line_set = set(lines)
     # By cell: the lines whose last cell it is.

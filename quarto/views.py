@@ -56,7 +56,8 @@ class Position:
         """Parse a position from a text such as ``...F/.3../..../.... 7``.
 
         Args:
-            text: Four rows of pieces or dots, the piece in hand (``-`` for none), and the rules' name unless classic.
+            text: Four rows of pieces or dots, the piece in hand (``-`` for none) and, if they are not classic, the name
+                of the rules.
             rules: The rules by which the position is played.
 
         Raises:
@@ -171,17 +172,21 @@ class Position:
 
 
 def _check_number(noun: str, number: int, count: int) -> int:
-    """Return ``number`` as an int. Raises ``ValueError``, which names the ``noun``, unless 0 <= number < count."""
+    """Return ``number`` as an int if it is at least 0 and less than ``count``.
+
+    Raises ``ValueError`` for any other number, with a message that begins with ``noun``.
+    """
     if not 0 <= number < count:
         raise ValueError(f"{noun} {number} is not in 0..{count - 1}")
     return int(number)
 
 
 class BatchView:
-    """``B`` positions of the same ply and rules, with the properties and methods of ``Position`` as arrays.
+    """``B`` positions of the same ply and rules: the counterpart of ``Position`` for a batch.
 
-    ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is one position, and ``len(batch)`` is ``B``.
-    ``str`` draws the first positions.
+    The properties and methods have the same names as those of ``Position``, but work on all positions at once, with
+    arrays that have a row for each position. ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is
+    one position, and ``len(batch)`` is ``B``. ``str`` draws the first positions.
     """
 
     def __init__(self, packed: Batch, rules: Rules = CLASSIC) -> None:
@@ -262,8 +267,8 @@ class BatchView:
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
         """Return the lanes and the occupied cells after ``pieces`` [B] are placed on ``cells``.
 
-        Nothing is placed where the piece or the cell is NONE, or anywhere if ``cells`` is None. Raises ``ValueError``
-        if a cell is taken or does not exist.
+        Where the piece or the cell is NONE, nothing is placed. If ``cells`` is None, nothing is placed at all. Raises
+        ``ValueError`` if a cell is taken or does not exist.
         """
         if cells is None:
             return self.packed.lanes, self.packed.occupied
@@ -278,7 +283,10 @@ class BatchView:
         return lanes, self.packed.occupied | masks
 
     def _broadcast_numbers(self, numbers: NDArray[np.integer] | int) -> NDArray[np.int64]:
-        """Return one number, or one number for each position, as [B] int64. Raises ``ValueError`` for another shape."""
+        """Return ``numbers``, which may be one number or one for each position, as an array [B] int64.
+
+        Raises ``ValueError`` for any other shape.
+        """
         array = np.asarray(numbers)
         if array.shape not in ((), (len(self),)):
             raise ValueError(f"an array of shape {array.shape} is neither one number nor one for each of {len(self)}")

@@ -6,7 +6,7 @@ import polars as pl
 
 
 def select_policy_columns_for_people(rows: pl.DataFrame) -> pl.DataFrame:
-    """Select, from rows of the view ``policies``, the columns that people see.
+    """Select the columns that people see; ``rows`` are from the view ``policies``.
 
     In ``created``, the time is text without seconds. ``runs`` is the number of runs, and ``current`` says whether the
     policy is the one that its name now refers to.

@@ -116,8 +116,9 @@ def relearn_knowledge(archive: ArchiveStore, run_id: str, learner: Learner, game
 def read_pair_blocks(archive: ArchiveStore, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
     """Yield, for each block of consecutive pairs of a run, the number of its first pair and its games.
 
-    The run has one pairing. The blocks hold the pairs from ``first_pair`` up to but not including ``end_pair``, in
-    order; pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
+    The run must have only one pairing, as trainings do. The blocks hold the pairs from ``first_pair`` up to but not
+    including ``end_pair``, in order; pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged
+    file.
     """
     for stored in archive.list_effective_ranges(run_id).select_overlapping(first_pair, end_pair):  # a unit is a pair
         pairs = max(stored.first, first_pair), min(stored.end, end_pair)

@@ -98,8 +98,8 @@ def read_policy_table(path: Path) -> pl.DataFrame:
 def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedPolicy:
     """Parse a table into a policy; its values are multiplied by ``options.scale``.
 
-    Raises ``RequestError`` for an impossible value and, if ``options.conflicts`` is ``refuse``, for rows that
-    contradict each other. The message names the row, counted from 1.
+    Raises ``RequestError`` for the first row with an impossible position, turn or value and, if ``options.conflicts``
+    is ``refuse``, for rows that contradict each other. The message names the row, counted from 1.
     """
     values = _parse_and_multiply_values(frame, options.scale)
     batch = _parse_positions(frame, options.rules)
@@ -156,7 +156,10 @@ class _AfterstateGroups:
 
 
 def _build_policy(groups: _AfterstateGroups, options: ImportOptions) -> Policy:
-    """Build the policy with a row for each afterstate; some kinds also have the number of table rows, in ``count``."""
+    """Build the policy with a row for each afterstate.
+
+    For the kinds in ``KINDS_WITH_COUNTS``, the column ``count`` has the number of table rows with the afterstate.
+    """
     columns: dict[str, NDArray[Any]] = {"lanes": groups.lanes, "occupied": groups.occupied}
     if options.kind in KINDS_WITH_COUNTS:
         columns["count"] = groups.counts.astype(np.int64)
@@ -193,7 +196,7 @@ def _describe_worst_conflict(
 def _parse_and_multiply_values(frame: pl.DataFrame, factor: float) -> NDArray[np.float64]:
     """Return the values, multiplied by ``factor``: [rows] float64.
 
-    Raises ``RequestError`` for the first row whose value is not a number from -1 to 1.
+    Raises ``RequestError`` if the column is not numeric, and for the first row whose product is not from -1 to 1.
     """
     column = frame[VALUE]
     if not column.dtype.is_numeric():

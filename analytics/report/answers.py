@@ -63,8 +63,8 @@ MAX_ROWS = 50  # rows of a table for people; the frame has all rows
 def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> Result:
     """Build the result for a crosstable: the results of every two agents, and of each agent against all others.
 
-    With ``by_seat``, the results are split by seat, and there is only the table of pairings. The frame has the columns
-    of ``analytics.questions.pairings.pairings_frame``.
+    With ``by_seat``, there is no crosstable, but only the table with a row for every two agents, and its rows are split
+    by seat. The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
     """
     frame, pairings = head_to_head.to_frame(by_seat), build_pairings_table(head_to_head, by_seat)
     results = [result for result in head_to_head.results if result.first != result.second]
@@ -118,8 +118,9 @@ DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
     """Answer a query about the decisions in a position.
 
-    If the query names no kind of decision and ``with_turns`` is set, a second table has the most frequent whole turns.
-    The frame is that of ``analytics.questions.openings.explore_position``.
+    If the query names no kind of decision and ``with_turns`` is set, a second table has the first ``MAX_TURNS`` turns
+    in the order that the query asks for. The frame has the columns of
+    ``analytics.questions.openings.explore_position``.
     """
     answer = run_openings_query(opened, query)
     other_tables = []
@@ -171,14 +172,14 @@ def _build_legend(answer: OpeningsResult, rows: pl.DataFrame) -> str:
 
 
 def _describe_deciders(query: OpeningsQuery) -> str:
-    """Describe the agent and the opponent whose decisions a query is about; return "" if it is about all agents."""
+    """Describe whose decisions a query is about, and against which opponent; return "" if it is about all agents."""
     agent, opponent = query.games.agent, query.games.opponent
     against = f" against {opponent}" if opponent else ""
     return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
 
 
 def describe_choices_a_row_stands_for(answer: OpeningsResult, rows: pl.DataFrame) -> str:
-    """Describe which equivalent choices a row of an answer about openings stands for, with examples from ``rows``."""
+    """Describe which equivalent choices a row of an answer about openings represents, with examples from ``rows``."""
     if answer.first_free:
         return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()

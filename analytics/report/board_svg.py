@@ -68,7 +68,7 @@ def build_boards_picture(games: Sequence[Game]) -> SvgPicture:
 
 
 def _render_board_in_row(index: int, game: Game) -> str:
-    """Render the board of a game, with its heading, at the place that belongs to ``index``."""
+    """Render the board of a game, with its heading, at place ``index`` of a picture that is filled row by row."""
     row, column = divmod(index, BOARDS_PER_ROW)
     return (
         f'<g transform="translate({MARGIN + column * BOARD_PITCH} {MARGIN + row * ROW_PITCH})">'
@@ -79,7 +79,10 @@ def _render_board_in_row(index: int, game: Game) -> str:
 
 
 def _render_svg(width: float, height: float, title: str, content: str, scale: float = 1) -> str:
-    """Render an SVG file of ``width`` by ``height`` units, which is shown ``scale`` times as large."""
+    """Render an SVG file that has a title and shows ``content``, an area of ``width`` by ``height`` units.
+
+    Each unit is ``scale`` pixels.
+    """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{scale * width:g}" height="{scale * height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
@@ -88,7 +91,7 @@ def _render_svg(width: float, height: float, title: str, content: str, scale: fl
 
 
 def _format_last_ply_and_hand(game: Game) -> str:
-    """Format the heading of a board: the last ply and the piece in hand, as far as there are any."""
+    """Format the heading of a board: the last ply, if any, and the piece in hand, if any."""
     texts = []
     if game.plies:
         piece, cell = game.plies[-1]
@@ -97,7 +100,7 @@ def _format_last_ply_and_hand(game: Game) -> str:
 
 
 def _find_cell_colours(game: Game) -> dict[int, str]:
-    """Return, by cell, the colours of the cell that was filled last and of the cells in finished lines."""
+    """Return the colours of the cell that was filled last and of the cells of finished lines, by cell."""
     last = {game.plies[-1][1]: LAST_COLOUR} if game.plies else {}
     return last | dict.fromkeys((cell for line in game.lines for cell in line), FINISHED_COLOUR)
 
@@ -202,7 +205,8 @@ def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframe
 def _render_animation_style(element_id: str, keyframes: Keyframes, length: float) -> str:
     """Render the style that animates an element; ``length`` is the animation's length in decisions.
 
-    The first state lasts from the beginning of the animation to the first keyframe, the last state until the end.
+    Before the first keyframe, the element already has that keyframe's style. It keeps the style of the last keyframe
+    until the animation ends.
     """
     states = [(0, keyframes[0][1]), *keyframes, (length, keyframes[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)

@@ -38,7 +38,10 @@ def _stream_text(rows: pl.LazyFrame, _cancel_query: Callable[[], None], out: Bin
 def _stream_csv(
     rows: pl.LazyFrame, cancel_query: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False
 ) -> None:
-    """Write the header, and then the rows in batches."""
+    """Write rows to ``out`` as CSV: first the header, and then the rows in batches.
+
+    With ``for_spreadsheet``, no text is read as a formula.
+    """
 
     def write_batch_without_header(batch: pl.DataFrame) -> None:
         out.write(format_csv(check_times(batch), False, for_spreadsheet))
@@ -48,7 +51,7 @@ def _stream_csv(
 
 
 def _stream_json(rows: pl.LazyFrame, cancel_query: Callable[[], None], out: BinaryIO) -> None:
-    """Write the rows in batches, as one array with an object for each row."""
+    """Write rows to ``out`` in batches, as one JSON array with an object for each row."""
     separator = b"[\n"
 
     def write_batch(batch: pl.DataFrame) -> None:
@@ -127,12 +130,12 @@ def _encode_json_row(row: Mapping[str, Any]) -> bytes:
 
 
 def _format_json(value: Any) -> str | None:
-    """Format a nested value as JSON; return None if it is None."""
+    """Format a nested value as JSON; return None for None."""
     return None if value is None else json.dumps(_to_json_value(value), ensure_ascii=False)
 
 
 def _to_json_value(value: Any) -> Any:
-    """Convert a value to one that JSON has: infinite numbers and NaN to None, bytes to hex digits, dates to text."""
+    """Convert a value to JSON values: infinite numbers and NaN to None, bytes to hex digits, dates to text."""
     if isinstance(value, dict):
         return {str(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, list):

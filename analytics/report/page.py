@@ -85,8 +85,8 @@ def render_report(
 ) -> str:
     """Render the report about the games that meet ``where``, an SQL condition on the view ``games``.
 
-    None means all games. Each rule set has a crosstable and a table of ratings. They leave out trainings, except the
-    runs in ``included_trainings``.
+    If ``where`` is None, the report is about all games. Each rule set has a crosstable and a table of ratings, which
+    leave out the games of trainings, except those of the runs in ``included_trainings``.
 
     Raises ``RequestError`` if the condition is invalid or no game meets it, and ``FailureError`` for damaged files.
     """

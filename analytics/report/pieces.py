@@ -34,7 +34,7 @@ DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d
 
 
 def render_piece_from_symbols(piece: int) -> str:
-    """Render a piece for a page that contains ``piece_symbols``, to which the result refers.
+    """Render a piece as a reference to its symbol; the page must contain ``piece_symbols``.
 
     Screen readers skip the piece, because a text beside it names it.
     """
@@ -42,9 +42,9 @@ def render_piece_from_symbols(piece: int) -> str:
 
 
 def piece_symbols() -> str:
-    """Render all pieces as the symbols ``piece-0`` to ``piece-15``, hidden in a page.
+    """Render all pieces as hidden SVG symbols, from ``piece-0`` to ``piece-15``.
 
-    ``<use href="#piece-0"/>`` in the page shows one of them.
+    In a page that contains the symbols, ``<use href="#piece-0"/>`` shows one of them.
     """
     symbols = "".join(
         f'<symbol id="piece-{piece}" viewBox="{VIEW_BOX}">{piece_shapes(piece)}</symbol>' for piece in range(PIECES)
@@ -63,7 +63,10 @@ def piece_shapes(piece: int) -> str:
 
 
 def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
-    """Render a round piece whose upper face is at height ``top``, with bands at the heights ``bands``."""
+    """Render a round piece; ``top`` is the y coordinate of its upper face, and ``bands`` are those of its bands.
+
+    With ``hollow``, the upper face has a hole.
+    """
     left, right, arc = MIDDLE - 16, MIDDLE + 16, "A16 7 0 0 0"
     shapes = [
         _render_filled_path(f"M{left} {top}V{FLOOR}{arc} {right} {FLOOR}V{top}Z", paint.left),
@@ -76,7 +79,10 @@ def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bo
 
 
 def _render_prism(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
-    """Render a square piece whose upper face is at height ``top``, with bands at the heights ``bands``."""
+    """Render a square piece; ``top`` is the y coordinate of its upper face, and ``bands`` are those of its bands.
+
+    With ``hollow``, the upper face has a hole.
+    """
     left, right, foot = MIDDLE - 19, MIDDLE + 19, FLOOR + 8
     edges = f"M{left} {top}V{FLOOR}L{MIDDLE} {foot}L{right} {FLOOR}V{top}M{MIDDLE} {top + 8}V{foot}"
     shapes = [
@@ -90,13 +96,19 @@ def _render_prism(top: int, paint: PieceColours, bands: list[int], hollow: bool)
 
 
 def _ring_path(y: int, width: int, depth: int) -> str:
-    """Return the path of an ellipse around the piece's axis; ``width`` and ``depth`` are its half-axes."""
+    """Return the SVG path of an ellipse whose centre is on the piece's axis at ``y``.
+
+    ``width`` and ``depth`` are the semi-axes.
+    """
     left, right = MIDDLE - width, MIDDLE + width
     return f"M{left} {y}A{width} {depth} 0 0 1 {right} {y}A{width} {depth} 0 0 1 {left} {y}Z"
 
 
 def _diamond_path(y: int, width: int, depth: int) -> str:
-    """Return the path of a rhombus around the piece's axis; ``width`` and ``depth`` are half of its diagonals."""
+    """Return the SVG path of a rhombus whose centre is on the piece's axis at ``y``.
+
+    ``width`` and ``depth`` are half the lengths of the diagonals.
+    """
     return f"M{MIDDLE} {y - depth}L{MIDDLE + width} {y}L{MIDDLE} {y + depth}L{MIDDLE - width} {y}Z"
 
 

@@ -53,7 +53,10 @@ class ReportData:
 
     @property
     def results_by_pairing(self) -> ResultsByPairing:
-        """The results by run and pairing number, loaded from tallies if only whole runs are chosen, or else counted."""
+        """The results by run and pairing number.
+
+        They are loaded from stored tallies if only whole runs are chosen, and otherwise counted from the games.
+        """
         return self._results_and_names.results
 
     @property
@@ -63,7 +66,7 @@ class ReportData:
 
     @cached_property
     def _results_and_names(self) -> NamedResults:
-        """The results by pairing, with names in place of labels, and these names."""
+        """The results by pairing, in which names replace the agents' labels, and these names."""
         if self.parent is not None:
             results, names = self.parent._results_and_names
             return NamedResults({key: result for key, result in results.items() if key[0] in self.records}, names)
@@ -186,7 +189,10 @@ class ReportData:
 
     @cached_property
     def _ratings_by_rules(self) -> dict[str, Ratings]:
-        """The ratings under each rule set in which two different agents met, without intervals."""
+        """The ratings, without intervals, by the name of the rule set.
+
+        Rule sets for which no ratings can be fitted are left out, for example if no two different agents met.
+        """
         ratings = dict[str, Ratings]()
         for part in self.rated_parts_by_rules:
             with suppress(RequestError):  # nobody met another agent, or all of these games were forfeited
@@ -244,7 +250,7 @@ class ReportData:
     def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
         """Return the answer to a named query about these games; each query is run only once.
 
-        ``plies`` is for queries about the first plies of games only.
+        ``plies`` is the range of plies for a query about the first plies of games; other queries ignore it.
         """
         if name not in self._answers:
             self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
@@ -252,7 +258,7 @@ class ReportData:
 
     @cached_property
     def _answers(self) -> dict[str, pl.DataFrame]:
-        """The answers to named queries so far, by name."""
+        """The answers to the named queries that have been run, by the query's name."""
         return {}
 
     def seat_assignments_frame(self) -> pl.DataFrame:
@@ -283,7 +289,7 @@ SEAT_SCHEMA = {
 def select_report_data(
     opened: OpenArchive, where: str | None = None, included_trainings: Iterable[str] = ()
 ) -> ReportData:
-    """Select the games that meet the condition ``where`` for a report; None means all games.
+    """Select the games for a report: those that meet the condition ``where``, or all games if it is None.
 
     ``included_trainings`` are the ids of trainings that are rated although trainings usually are not. Raises the errors
     of ``analytics.questions.selection.select_games``.

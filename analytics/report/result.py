@@ -175,7 +175,7 @@ class Result:
         return self.frame.to_pandas()
 
     def write(self, path: str | Path) -> Path:
-        """Write the result to a file, in the format that the ending of its name stands for.
+        """Write the result to a file, in the format that the suffix of the file's name stands for.
 
         ``.csv``, ``.json`` and ``.parquet`` hold the frame, as the commands write it with ``--format``; ``.html``,
         ``.md`` and ``.txt`` hold what people see, and ``.svg`` holds the figures. An existing file is replaced.
@@ -187,7 +187,7 @@ class Result:
             The path of the file.
 
         Raises:
-            RequestError: The ending is not known, or is ``.svg`` for a result without figures.
+            RequestError: The suffix is not known, or is ``.svg`` for a result without figures.
             FailureError: The file cannot be written.
 
         """

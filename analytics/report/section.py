@@ -78,5 +78,5 @@ def build_section_by_ply(
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
-    """Return the figures with names that begin with ``prefix`` and have a number, so that ids in a page are unique."""
+    """Return the figures with names that consist of ``prefix`` and a number, which makes their ids in a page unique."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

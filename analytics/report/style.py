@@ -65,9 +65,9 @@ _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 @dataclass(frozen=True)
 class SvgPicture:
-    """A picture in SVG that this program writes itself, which saves the tenth of a second that a renderer takes.
+    """A picture in SVG that this program writes itself, because that saves the tenth of a second that a renderer takes.
 
-    A notebook shows the picture.
+    Notebooks display it as a picture.
     """
 
     shapes: str  # elements of SVG; pieces are uses of their symbols
@@ -91,7 +91,10 @@ Picture = SvgPicture | Spec
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with its title. It is drawn when it is first shown, because most take a twentieth of a second."""
+    """A picture with its title.
+
+    It is rendered only when it is first shown, because rendering most pictures takes a twentieth of a second.
+    """
 
     title: str
     picture: Picture
@@ -106,7 +109,7 @@ class Figure:
 
 
 def ply_axis(first_ply: int) -> Spec:
-    """Return the channel of plies, whose axis is from ``first_ply`` to the last ply."""
+    """Return the Vega-Lite channel of plies, with an axis from ``first_ply`` to the last ply."""
     scale = {"domain": [first_ply, CELLS - 1], "nice": False, "padding": 6}
     return quantitative("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
@@ -267,8 +270,8 @@ def wrap_text(text: str, width: int) -> list[str]:
 def render_inline_svg(picture: Picture, id_prefix: str) -> str:
     """Render a picture as SVG to be embedded in a page, beside a text that describes it.
 
-    The SVG is transparent, the ids in a chart begin with ``mark-`` and ``id_prefix``, and there are no addresses and no
-    ARIA roles. If the picture shows pieces, the page must contain ``piece_symbols``.
+    The SVG is transparent. The ids in a chart begin with ``mark-`` and ``id_prefix``, and attributes for namespaces,
+    classes and ARIA roles are removed. If the picture shows pieces, the page must contain ``piece_symbols``.
     """
     if isinstance(picture, SvgPicture):
         return _render_svg_element(picture, 2)
@@ -289,7 +292,7 @@ def _render_spec(spec: dict[str, Any]) -> str:
 
 
 def _renumber_ids(text: str, id_prefix: str) -> str:
-    """Renumber the ids in a picture from 0, with ``id_prefix`` in front of each number.
+    """Replace the ids in a picture with ``mark-``, ``id_prefix`` and a number from 0.
 
     The renderer continues its numbers from one picture to the next, so its own ids depend on earlier pictures.
     """
@@ -305,14 +308,15 @@ def _renumber_ids(text: str, id_prefix: str) -> str:
 def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """Render a learning curve as SVG: win rate by games, fitness or strength by generation, or errors by pass.
 
-    ``curve`` is a frame from ``analytics.policies.relearning.compute_learning_curve``, drawn with 95 % intervals, or
-    has other columns:
+    The columns of ``curve`` determine what is drawn:
 
+    - With ``win_rate``, as in a frame from ``analytics.policies.relearning.compute_learning_curve``, there is one line
+      with its 95 % interval.
     - With ``generation``, each column of type Float64 is a line.
-    - With ``strength`` too, the lines are the columns ``v OPPONENT``, with 95 % intervals in ``v OPPONENT low`` and
-      ``v OPPONENT high``.
-    - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` by number of ``pieces``, or
-      ``not_lost`` and ``won``.
+    - With ``strength`` as well as ``generation``, the lines are the columns ``v OPPONENT``. The columns
+      ``v OPPONENT low`` and ``v OPPONENT high`` have their 95 % intervals.
+    - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` for each number of ``pieces``.
+      Where these are missing, ``not_lost`` and ``won`` replace them.
     """
     lines = [line for text in subtitle for line in wrap_text(text, LINE_LETTERS)]
     return render_svg(style_chart(build_curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()
@@ -326,7 +330,10 @@ def build_curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
 
 
 def _build_win_rate_by_games_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of the win rate in each block of games, drawn at the end of the block, with a 95 % interval."""
+    """Build the chart of the win rate in each block of games, with its 95 % interval.
+
+    Each point is plotted at the block's last game.
+    """
     curve = _sum_curve_into_equal_rows(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
@@ -371,7 +378,10 @@ def _build_strength_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_passes_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of the mean squared errors of both chances by pass, with a line for each number of pieces."""
+    """Build the chart of the mean squared errors by pass, with a line for each number of pieces.
+
+    The errors are those of two predicted chances: of not losing, and of winning.
+    """
     chances = {"not_lost": "not lost", "won": "won"}
     rows = pl.concat(
         curve.select(

@@ -133,8 +133,9 @@ def build_escaped_plain_table(table: Table) -> Table:
 def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
     """Print the first choice of tables that fits the console or, if none fits, the last choice with fewer columns.
 
-    If columns are dropped, a line names them. If the console is not a terminal (a pipe, a text), or ``wide`` is true,
-    the first choice is printed at full width. ``wide`` is None if the user has no option ``--wide``.
+    Each of ``choices`` is a list of tables with the same content, the widest list first. If columns are dropped, a line
+    names them. If the console is not a terminal but, for example, a pipe, or if ``wide`` is true, the first choice is
+    printed at full width. ``wide`` is None if the user has no option ``--wide``.
     """
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:
@@ -166,10 +167,11 @@ def _print_uncut_tables(console: Console, tables: Sequence[Table], folded: bool 
 
 
 def _can_render_plain(console: Console, table: Table) -> bool:
-    """Return whether ``render_plain_table`` would print a table exactly as Rich does.
+    """Return whether ``render_plain_table`` prints a table exactly as Rich does.
 
-    The console must not be a terminal or limited to ASCII, and the title must not be wider than the table. Rich takes
-    80 microseconds for each cell, and tables of hundreds of agents have thousands of cells.
+    It does if the console is neither a terminal nor limited to ASCII, and if the title is not wider than the table.
+    Rich is avoided where possible because it takes 80 microseconds for each cell, and tables of hundreds of agents have
+    thousands of cells.
     """
     return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= compute_table_width(
         table
@@ -207,7 +209,7 @@ def to_table(frame: pl.DataFrame) -> Table:
 
 
 def format_value_or_dot(value: Any) -> str:
-    """Format a value of a frame as text for a table; None is a dot."""
+    """Format a value of a frame as text for a table; None becomes a dot."""
     if value is None:
         return "·"
     if isinstance(value, float):

@@ -40,5 +40,8 @@ def range_end(column: str) -> Spec:
 
 
 def layer(mark: str, encoding: Spec, **look: Any) -> Spec:
-    """Return a layer of a chart: marks of one kind with their look, and channels in addition to those of the chart."""
+    """Return a layer of a chart: marks of the kind ``mark``, with the properties ``look``.
+
+    ``encoding`` has the layer's channels, in addition to those of the chart.
+    """
     return {"mark": {"type": mark, **look}, "encoding": encoding}

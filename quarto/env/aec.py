@@ -45,10 +45,10 @@ def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEn
 class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
     """The environment without wrappers. It raises ``ValueError`` for an illegal action.
 
-    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``: see ``quarto.observations``. A seat
-    that is not to decide sees the same position and a mask of zeros. At the end of a game the reward is 1 for the
-    winner, -1 for the loser and 0 for a draw, and ``infos`` has the text of the game as ``game``. A copied or
-    unpickled environment continues the game.
+    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``: see ``quarto.observations``. The seat
+    that does not decide next sees the same position and a mask of zeros. At the end of a game the reward is 1 for the
+    winner, -1 for the loser and 0 for a draw, and ``infos`` has for each seat the game in notation, under the key
+    ``game``. A copied or unpickled environment continues the game.
     """
 
     metadata = {  # noqa: RUF012  (so PettingZoo declares it)

@@ -28,7 +28,7 @@ HIGH_REACH, LOW_REACH, HOLE_REACH = 26, 17, 8  # half widths in pixels
 
 
 def render_position_and_left_as_text(position: PackedPosition) -> str:
-    """Render the board with its coordinates, the piece in hand and the pieces left as lines of text.
+    """Render a position as lines of text: the board with its coordinates, the piece in hand and the pieces left.
 
     Each piece is written as its hex digit.
     """
@@ -63,7 +63,10 @@ def _draw_edge_in_place(picture: ImageArray) -> ImageArray:
 
 
 def render_position_and_left_as_image(position: PackedPosition) -> ImageArray:
-    """Render the board, the pieces left on its right and the piece in hand below it: [336, 528, 3] uint8."""
+    """Render a position as an image: [336, 528, 3] uint8.
+
+    The pieces left are to the right of the board, and the piece in hand is below it.
+    """
     image = np.full((HEIGHT, WIDTH, 3), PAPER_COLOUR, np.uint8)
     empty = _draw_edge_in_place(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL_COLOUR, np.uint8))
 
@@ -81,7 +84,7 @@ def render_position_and_left_as_image(position: PackedPosition) -> ImageArray:
 
 
 class Renderer:
-    """A renderer of positions in one of ``RENDER_MODES``, or in no mode if ``mode`` is None.
+    """A renderer of positions in one of ``RENDER_MODES``. If ``mode`` is None, it renders nothing.
 
     Raises ``RequestError`` for any other mode.
     """
@@ -105,7 +108,7 @@ class Renderer:
     def render_unless_windowed(self, position: PackedPosition) -> str | ImageArray | None:
         """Return the position as text (``ansi``) or as an image (``rgb_array``).
 
-        Returns None if there is no mode, and in the mode ``human``, whose window shows the position already.
+        Returns None if ``mode`` is None, and in the mode ``human``, whose window shows the position already.
         """
         if self.mode == "ansi":
             return render_position_and_left_as_text(position)

@@ -29,10 +29,11 @@ WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int
 
 @inline_function
 def recall_outcome_within(key: int, placements: int, search: Any) -> int:
-    """Return 1 if the number ``placements`` is known to be enough, 0 if it is known to be too small, else -1.
+    """Return what is known about a forced end of the game within ``placements`` placements.
 
-    An odd and an even number ask different questions: see ``_giver_wins_or_loses_within`` and
-    ``_mover_wins_or_loses_within``.
+    Returns 1 if so many placements are known to be enough, 0 if they are known to be too few, and -1 if neither is
+    known. ``key`` is the ``proof_key`` of the board. Whether the end is a win or a loss depends on whether
+    ``placements`` is even or odd: see ``_giver_wins_or_loses_within`` and ``_mover_wins_or_loses_within``.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     for i in range(BUCKET_WORDS):
@@ -48,9 +49,9 @@ def recall_outcome_within(key: int, placements: int, search: Any) -> int:
 
 @inline_function
 def remember_outcome_within(key: int, placements: int, answer: int, search: Any) -> None:
-    """Store whether the number ``placements`` is enough: ``answer`` is 1 if it is and 0 if it is too small.
+    """Store whether ``placements`` placements are enough for a forced end (``answer`` 1) or too few (0).
 
-    For each board the smallest number that is enough and the largest that is too small are kept. If all slots of the
+    For each board, the smallest number that is enough and the largest that is too small are kept. If all slots of the
     bucket are taken, the numbers of another board are lost.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1

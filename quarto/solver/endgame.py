@@ -38,16 +38,17 @@ EightWords = tuple[int, int, int, int, int, int, int, int]
 
 @inline_function
 def _repeat_piece_values_byte(piece: int) -> int:
-    """Return a word each of whose eight bytes has the attribute values of ``piece``."""
+    """Return a word in which each of the eight bytes has the attribute values of ``piece``."""
     return uint64(piece | ((~piece & 15) << 4)) * BYTES
 
 
 @inline_function
 def _place_on_low_cell_without_packing(word: int, cell: int, byte: int) -> int:
-    """Return the bytes of the sets without ``cell``, which is 0, 1 or 2, after a piece is placed on this cell.
+    """Place a piece on ``cell``, which is 0, 1 or 2, and return the bytes of the sets that lack this cell.
 
-    ``byte`` has the attribute values of the piece in each of its bytes. In the returned word the bytes keep their
-    places, and the bytes of sets with ``cell`` are 0.
+    ``word`` has a byte for each set of empty cells: see the docstring of this module. Each byte of ``byte`` has the
+    attribute values of the piece. In the returned word the bytes keep their places, and the bytes of sets with ``cell``
+    are 0.
     """
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
@@ -60,7 +61,11 @@ def _place_on_low_cell_without_packing(word: int, cell: int, byte: int) -> int:
 
 @inline_function
 def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
-    """Return the words of the five other cells after a piece with values ``byte`` is placed on one of six."""
+    """Place a piece on ``cell``, one of six empty cells, and return the words for the five cells that stay empty.
+
+    The words have a byte for each set of empty cells: see the docstring of this module. Each byte of ``byte`` has the
+    attribute values of the piece.
+    """
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
         return a | (e & byte), b | (f & byte), c | (g & byte), d | (h & byte)
@@ -79,7 +84,10 @@ def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
 
 @inline_function
 def _place_on_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
-    """Return the words of the four other cells after a piece with values ``byte`` is placed on one of five."""
+    """Place a piece on ``cell``, one of five empty cells, and return the words for the four cells that stay empty.
+
+    See ``_place_on_one_of_six``.
+    """
     none, three, four, both = sets
     if cell == 4:
         return none | (four & byte), three | (both & byte)
@@ -97,7 +105,10 @@ def _place_on_one_of_five(sets: FourWords, cell: int, byte: int) -> TwoWords:
 
 @inline_function
 def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
-    """Return the word of the three other cells after a piece with values ``byte`` is placed on one of four."""
+    """Place a piece on ``cell``, one of four empty cells, and return the word for the three cells that stay empty.
+
+    See ``_place_on_one_of_six``.
+    """
     none, three = sets
     if cell == 3:
         return none | (three & byte)
@@ -108,7 +119,10 @@ def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
 
 @inline_function
 def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
-    """Return the four bytes of the two other cells after a piece with values ``byte`` is placed on one of three."""
+    """Place a piece on ``cell``, one of three empty cells, and return the four bytes for the two cells that stay empty.
+
+    See ``_place_on_one_of_six``.
+    """
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
     half_filled = _place_on_low_cell_without_packing(word, cell, byte)
@@ -119,7 +133,7 @@ def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
 def _safe_pieces(singles: int, available: int) -> int:
     """Return the available pieces that win on no cell.
 
-    The lowest byte of ``singles`` is the OR of the bytes of all sets that have one cell.
+    The lowest byte of ``singles`` is the OR of the bytes of all sets of one cell: see the docstring of this module.
     """
     return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
 
@@ -150,7 +164,8 @@ def _safe_pieces_of_five(sets: FourWords, available: int) -> int:
 def _can_win_giving_two(word: int, available: int) -> int:
     """Return 1 if the player who gives one of the last two pieces can win, else 0.
 
-    For this the last piece must win on whichever of the two cells the opponent leaves.
+    The giver wins if, after a safe gift, the last piece wins on whichever of the two cells the opponent leaves.
+    ``word`` has the bytes of the sets of these cells.
     """
     safe = _safe_pieces_of_two(word, available)
     while safe:
@@ -167,7 +182,8 @@ def _can_win_giving_two(word: int, available: int) -> int:
 def _can_achieve_placing_three(word: int, available: int, hand: int, question: int) -> int:
     """Return 1 if the player who places ``hand`` on one of three cells can achieve what ``question`` asks for, else 0.
 
-    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw.
+    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw. ``word`` has the bytes of the sets of the
+    three cells.
     """
     byte = _repeat_piece_values_byte(hand)
     for cell in range(3):
@@ -267,9 +283,10 @@ def _shared_values(lanes: int, filled: int) -> int:
 
 @inline_function
 def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
-    """Build the words of a board with at most six empty cells, which are numbered from the lowest.
+    """Build the words of a board with at most six empty cells, which are numbered in ascending order.
 
-    Their bytes have the values that a line with this set of empty cells needs.
+    The byte of a set of empty cells has the attribute values that all pieces on some line share, where the line's empty
+    cells are exactly this set.
     """
     a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
     e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)

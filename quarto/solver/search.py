@@ -106,9 +106,10 @@ def fill_unsolved_children(
 ) -> int:
     """Place ``piece``, which is not in ``available``, on every empty cell, and keep the boards that must be searched.
 
-    The boards are written to their ``child_buffer``. Returns the number of boards, or -1 if one board is known to
-    answer ``question`` with yes for the player who placed. Three kinds of boards are left out: boards without a safe
-    gift, boards known to answer no and, early in the game, boards that equal another one up to symmetry.
+    The boards are written to their ``child_buffer``. Returns the number of boards, or -1 if the player who placed is
+    known to achieve what ``question`` asks for on one of them. Three kinds of boards are left out: boards without a
+    safe gift, boards whose answer is known to be no and, early in the game, boards that equal another one up to
+    symmetry.
     """
     pieces = int64(popcount(occupied)) + 1
     children, count, empty = child_buffer(search, pieces), int64(0), ~occupied & ALL_CELLS
@@ -136,9 +137,11 @@ def fill_unsolved_children(
 def compact_unsolved_children(
     children: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Keep the children that must be searched and write the rank of each; return their number, or -1.
+    """Keep the children that must be searched, and write the rank of each.
 
-    ``occupied`` has the occupied cells of the parent. See ``fill_unsolved_children``.
+    Returns the number of children kept, or -1 if one child is known to answer ``question`` with yes for the player who
+    placed. ``count`` is the number of children before, and ``occupied`` has the occupied cells of the parent. See
+    ``fill_unsolved_children``.
     """
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
     for i in range(count):
@@ -176,7 +179,7 @@ def bring_best_child_to(children: Any, i: int, count: int) -> None:
 def _can_placer_win_or_draw(
     lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return 1 if the mover can win or, as ``question`` asks, at least draw, else 0.
+    """Return 1 if the mover can win (if ``question`` is ``WIN``) or at least draw (if it is ``DRAW``), else 0.
 
     The piece in ``hand`` must finish no line at once. The answer has no meaning once ``search.stopped`` is 1.
     """
@@ -220,7 +223,7 @@ can_placer_win_or_draw = to_kernel_called_by_address(_can_placer_win_or_draw)
 def _can_giver_win_or_draw(
     lanes: int, occupied: int, available: int, safe: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Return 1 if the giver can win or, as ``question`` asks, at least draw, else 0.
+    """Return 1 if the giver can win (if ``question`` is ``WIN``) or at least draw (if it is ``DRAW``), else 0.
 
     The giver gives one of the ``safe`` pieces, which are among the ``available`` pieces. The answer has no meaning once
     ``search.stopped`` is 1.
@@ -253,9 +256,9 @@ def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bo
 
 @kernel(MOVER_QUESTION_SIGNATURE)
 def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
-    """Return 1 if the mover, who chooses the piece, can win or, as ``question`` asks, at least draw, else 0.
+    """Return 1 if the mover can win (if ``question`` is ``WIN``) or at least draw (if it is ``DRAW``), else 0.
 
-    The answer has no meaning once ``search.stopped`` is 1.
+    This is for rules by which the mover chooses the piece. The answer has no meaning once ``search.stopped`` is 1.
     """
     if available == 0:
         return int64(question == DRAW)

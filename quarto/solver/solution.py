@@ -163,8 +163,8 @@ def _value_sort_key(turn: SolvedTurn) -> tuple[int, int]:
 def group_turns_by_cell_best_first(turns: Iterable[SolvedTurn]) -> Mapping[int, Mapping[int, SolvedTurn]]:
     """Group turns by cell and then by gift, with the best cell first and the best gift of each cell first.
 
-    Cells are sorted by their best value, then by the soonest win or the latest loss, then by the number of turns with
-    that value.
+    Cells are sorted by their best value, then by the soonest win or the latest loss. Of cells that are equal in this,
+    those with more turns of that value come first, unless the turns lose.
     """
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
     for turn in sorted(turns, key=turn_sort_key):

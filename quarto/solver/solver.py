@@ -111,7 +111,7 @@ solve_distance = to_kernel_called_by_address(_solve_distance)
 def _fill_solved_turn(
     turn: Any, cell: int, gift: int, after: PackedPosition, with_distance: bool, rules: Any, search: Any
 ) -> None:
-    """Write a turn that leads the opponent to the position ``after`` into ``turn`` [4] int8.
+    """Solve the position ``after`` a turn, and write the turn with its value and distance into ``turn`` [4] int8.
 
     ``fill_and_count_solved_turns`` explains the four numbers.
     """
@@ -249,7 +249,7 @@ class Solver:
         return other
 
     def map_memory(self) -> None:
-        """Make the system map the memory of the tables now, not page by page during a search.
+        """Make the system map the memory of the tables now rather than page by page during a search.
 
         This empties the tables.
         """

@@ -64,7 +64,7 @@ _SYMMETRY_FIELDS = ("images", "minimal", "first", "attaining", "number", "squeez
 
 @inline_function
 def _symmetry_tables(search: Any) -> Symmetries:
-    """Return the tables of ``Symmetries`` that canonical forms need. The other tables are empty."""
+    """Return the ``Symmetries`` of a search. Tables that are not needed for canonical forms are empty."""
     masks = 1 << CELLS
     return Symmetries(
         numba.carray(array_pointer(search.images), (0, 0), np.int8),
@@ -95,9 +95,10 @@ def find_bucket(key: int, table_address: int, shift: int) -> Any:
 
 @inline_function
 def prefetch_table_or_base_bucket(key: int, pieces: int, search: Any) -> None:
-    """Prefetch the bucket of a board with ``pieces`` pieces, because the board will soon be looked up.
+    """Prefetch the bucket in which ``key``, the key of a board with ``pieces`` pieces, will soon be looked up.
 
-    The bucket is in the base if that contains boards of this size, otherwise in the table.
+    The bucket is in the tablebase index (``search.base``) if that covers boards with so many pieces, otherwise in the
+    table of proven answers (``search.table``).
     """
     if pieces <= search.base_pieces:
         prefetch(search.base + ((key * HASH_MULTIPLIER) >> search.base_shift) * uint64(8 * BUCKET_WORDS))
@@ -107,7 +108,7 @@ def prefetch_table_or_base_bucket(key: int, pieces: int, search: Any) -> None:
 
 @inline_function
 def find_proof(key: int, table_address: int, shift: int) -> int:
-    """Return the proof bits of a key, or 0 if the key is not in the table."""
+    """Return the proof bits (see ``PROOF_BITS``) that a table holds for a key, or 0 if the key is not in the table."""
     bucket = find_bucket(key, table_address, shift)
     for i in range(BUCKET_WORDS):
         proof = bucket[i] ^ key
@@ -118,9 +119,9 @@ def find_proof(key: int, table_address: int, shift: int) -> int:
 
 @inline_function
 def decode_answer(proof: int, question: int) -> int:
-    """Return the answer that proof bits give to a question: 1 for yes, 0 for no, -1 for none.
+    """Return the answer that proof bits give to a question: 1 for yes, 0 for no, -1 if they give none.
 
-    A player who cannot draw cannot win, and a player who can win can draw.
+    One question may answer the other: a player who cannot draw cannot win, and a player who can win can draw.
     """
     if question == WIN:
         if proof & 1:
@@ -133,9 +134,9 @@ def decode_answer(proof: int, question: int) -> int:
 
 @inline_function
 def find_base_proof(key: int, search: Any) -> int:
-    """Return the proof bits of a key, or 0 if the key is not in the base.
+    """Return the proof bits that the tablebase index (``search.base``) holds for a key, or 0 if the key is not in it.
 
-    A full bucket of the base overflows into later buckets.
+    Keys that find their bucket full are stored in a later bucket.
     """
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * HASH_MULTIPLIER) >> search.base_shift)
@@ -152,7 +153,10 @@ def find_base_proof(key: int, search: Any) -> int:
 
 @inline_function
 def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
-    """Return the stored answer to a question about a board with ``pieces`` pieces: 1 for yes, 0 for no, -1 for none."""
+    """Return the stored answer to a question about a board with ``pieces`` pieces.
+
+    The answer is 1 for yes, 0 for no and -1 if none is stored.
+    """
     if pieces <= search.base_pieces:
         return decode_answer(find_base_proof(key, search), question)
     return decode_answer(find_proof(key, search.table, search.shift), question)
@@ -198,9 +202,10 @@ def bucket_shift(table: NDArray[np.uint64]) -> int:
 
 
 def build_search_record(rules: Rules, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
-    """Build a ``SEARCH`` record, [1], in which each field that ``arrays`` names has the address of its array.
+    """Build a ``SEARCH`` record, as an array of one record, from the symmetries of the rules and from ``arrays``.
 
-    The caller keeps the arrays alive. ``base`` may be missing.
+    Each field that ``arrays`` names receives the address of its array, so the caller must keep the arrays alive. If
+    ``base`` is not among them, searches use no tablebase.
     """
     tables, search = build_symmetries(rules), np.zeros(1, SEARCH)
     search["permutations"], search["base_pieces"] = len(tables.cells), -1
@@ -238,7 +243,7 @@ def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pi
 
 
 def tablebase_index_bytes(boards: int) -> int:
-    """Return the size in bytes of the index of this many boards."""
+    """Return the size in bytes of the index of ``boards`` boards."""
     return 8 << max(10, int(boards / MAX_LOAD).bit_length())
 
 

@@ -88,7 +88,7 @@ def check_agent_and_print(
 
 
 def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:
-    """Run the checks of ``agents check``, except the speed, and return a text for each check that the agent fails.
+    """Run the checks of ``agents check``, except that of the speed; return a text for each check that the agent fails.
 
     The function is meant for the agent's own test. ``folder`` is the user's folder, which holds ``agent/NAME.yaml``.
     Raises ``RequestError`` if the agent cannot be built or does not play the rules.
@@ -99,19 +99,20 @@ def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1)
 
 
 def load_own_agent(folder: Path, label: str) -> Agent:
-    """Build an agent from a user's folder, for use in the agent's test.
+    """Build an agent from a user's folder.
 
-    ``label`` is, for example, ``corner`` or ``corner(safe=false)``. Raises ``RequestError`` if the agent does not exist
-    or cannot be built.
+    The function is meant for the agent's own test. ``label`` is, for example, ``corner`` or ``corner(safe=false)``.
+    Raises ``RequestError`` if the agent does not exist or cannot be built.
     """
     with use_config_dir(folder):
         return agent_from_label(label, trusted=True).build()
 
 
 def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) -> tuple[int, int]:
-    """Return the turn that an agent chooses in a position, as (cell, gift), for use in the agent's test.
+    """Return the cell and the gift that an agent chooses in a position.
 
-    ``position`` is the text of a position; ``seed`` is the seed of this turn. Passes on any exception of the agent.
+    The function is meant for the agent's own test. ``position`` is the text of a position; ``seed`` is the seed of this
+    turn. An exception of the agent is passed on.
     """
     view = Position.parse(position, rules)
     turns = build_player(agent, rules, type(agent).__name__).play(
@@ -161,7 +162,7 @@ def _format_location_outside_project(error: BaseException) -> str:
 def _run_own_and_game_checks(
     spec: RunSpec, watch: Watchdog, bar: ProgressBar, captured_output: io.StringIO
 ) -> Iterator[CheckResult]:
-    """Run all checks except the speed, and yield their results.
+    """Run all checks except that of the speed, and yield their results.
 
     An agent may have a method ``own_checks(rules)``, which returns pairs of a name and a fault, where None means no
     fault. If the first of these checks fails, its result is the only one, and no game is played.
@@ -251,7 +252,7 @@ def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
 
 
 def _play_block_per_pairing(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
-    """Play ``pairs`` pairs of each pairing as one block, and return the two blocks."""
+    """Play ``pairs`` pairs of each of the two pairings, and return a block for each pairing."""
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
         blocks.append(engine.play_block(PairRange(pairing, 0, pairs)))
@@ -260,7 +261,10 @@ def _play_block_per_pairing(engine: BatchEngine, pairs: int, bar: ProgressBar) -
 
 
 def _play_pairs_in_reverse_order(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
-    """Play the pairs of each pairing one by one, the last pair first; return a block per pairing in the usual order."""
+    """Play the pairs of each pairing one by one, from the last to the first; return a block for each pairing.
+
+    The games of a block are in the usual order.
+    """
     blocks = []
     for pairing in (SELF_PAIRING, RANDOM_PAIRING):
         games = list[Games]()
@@ -328,7 +332,8 @@ def _build_fault_results(
 ) -> Iterator[CheckResult]:
     """Yield the results of the checks for illegal turns, exceptions and late turns.
 
-    The faults are those noted in ``guarded``; the other arguments are for the text of a passed check.
+    The faults are those noted in ``guarded``. If the agent has not taken a turn, the check for illegal turns fails,
+    too. ``games`` and ``rare_positions`` are only for the text of a passed check.
     """
     illegal = [
         f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults_by_frequency(ILLEGAL)
@@ -344,7 +349,7 @@ def _build_fault_results(
 
 
 def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
-    """Describe the first difference between two series of blocks that should be equal, or return None."""
+    """Describe the first difference between two series of blocks that should be equal; return None if they are."""
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == SELF_PAIRING else "random"
         for game in range(len(block.games.plies)):
@@ -384,7 +389,10 @@ def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
 
 
 def _measure_speed(spec: RunSpec) -> CheckResult:
-    """Return a passed result that tells how many turns a second the agent takes against itself on one thread."""
+    """Measure how many turns a second the agent takes against itself on one thread.
+
+    The result always counts as passed.
+    """
     turns, seconds, pairs, first = 0, 0.0, 1, 0
     engine = build_engine(spec)
     engine.play_block(PairRange(SELF_PAIRING, first, pairs))  # compiling and loading at the first turn are not timed
@@ -443,7 +451,7 @@ def _sample_unfinished_positions_by_ply(rules: Rules, rng: np.random.Generator) 
 
 
 def _sample_columns(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return, for each row of ``allowed``, the index of a random column in which the row is true: [B]."""
+    """Return, for each row of ``allowed``, the index of a random column that is true in this row: [B]."""
     columns: NDArray[np.int64] = np.argmax(allowed * (1.0 + rng.random(allowed.shape)), axis=1)
     return columns
 

@@ -23,7 +23,7 @@ MAX_NOTES = 3  # notes on slow turns
 
 
 class Watchdog:
-    """A time limit of ``seconds`` for the main thread's work inside the context, with notes on slow turns.
+    """A context that limits the main thread's work to ``seconds``, and prints notes on slow turns of the agent.
 
     At the limit, the main thread receives a ``KeyboardInterrupt``, and ``end_reason`` says in which position the agent
     was thinking. An endless turn in Python or in another process can be ended in no other way.
@@ -84,7 +84,7 @@ class Watchdog:
         self._current_turn = None
 
     def _print_slow_note(self, batch: Batch) -> None:
-        """Print that the agent is slow in these positions, unless ``MAX_NOTES`` such notes have been printed."""
+        """Print that the agent has not answered in these positions, unless ``MAX_NOTES`` notes have been printed."""
         if self._notes:
             self._notes -= 1
             self.print_to_screen(
@@ -120,7 +120,10 @@ class WatchedPlayer(BatchPlayer):
     """A player that plays as ``player`` does, and reports the start and the end of each turn to ``watchdog``."""
 
     def __init__(self, player: BatchPlayer, one_position_at_a_time: bool, watchdog: Watchdog) -> None:
-        """Wrap ``player``, and let it play single positions if ``one_position_at_a_time``; a note can then name one."""
+        """Wrap ``player``.
+
+        With ``one_position_at_a_time``, the player plays single positions, so that a note can name the slow one.
+        """
         self._player, self._watch = player, watchdog
         self.one_position_at_a_time, self.game_words = (
             one_position_at_a_time or player.one_position_at_a_time,

@@ -40,9 +40,9 @@ POSITIONS = (
 
 
 def bench_archive(quick: bool = False) -> Figures:
-    """Measure the times of questions to an archive of random games, and return all figures, nested as they are printed.
+    """Measure how long it takes to index and query an archive of random games, and to derive policies from it.
 
-    With ``quick``, the archive is smaller.
+    Returns the figures as nested dictionaries. With ``quick``, the archive is smaller.
     """
     games, spec = (
         QUICK_GAMES if quick else GAMES,
@@ -63,7 +63,7 @@ def bench_archive(quick: bool = False) -> Figures:
 
 
 def _measure_first_and_repeated_indexing(root: Path) -> Figures:
-    """Measure the seconds to index all games, and the seconds to find that no game is left to index."""
+    """Measure the seconds to index all games, and then the seconds to find that no game is left to index."""
     archive = ArchiveStore.open(root)
     started = time.perf_counter()
     indexed, _ = index_and_compact_sums(archive, archive.list_ids_of_runs_with_games())
@@ -98,7 +98,7 @@ def _measure_position_lookups(root: Path) -> Figures:
 
 
 def _measure_spilling(root: Path) -> Figures:
-    """Measure the seconds of a query that spills to the disk because it needs more memory than DuckDB is given."""
+    """Measure the seconds of a query that needs more memory than DuckDB may use, and therefore spills to the disk."""
     with open_archive(root, MEMORY) as opened:
         started = time.perf_counter()
         rows = opened.sql(LARGE_QUESTION)["plies"].item()
@@ -110,10 +110,10 @@ def _measure_spilling(root: Path) -> Figures:
 
 
 def _measure_policy(archive_root: Path, kind: str, games: int) -> Figures:
-    """Measure the seconds and the peak memory of a process that derives a policy from all games.
+    """Measure the seconds and the peak memory of a process that derives a policy of ``kind`` from all games.
 
-    The seconds include the start of the process. The policy goes into a second archive, whose files are hard links to
-    the files of the first archive, so that the first archive stays as it is.
+    ``games`` is the number of these games. The seconds include the start of the process. The policy goes into a second
+    archive, whose files are hard links to the files of the first archive, so that the first archive stays as it is.
     """
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"

@@ -63,7 +63,7 @@ STARTUP_COMMANDS = {
 
 
 def bench_games_training_and_startup(quick: bool = False) -> Figures:
-    """Measure playing, writing, searching, training and start-up, and return the figures, nested as they are printed.
+    """Measure playing, writing, searching, training and start-up, and return the figures as nested dictionaries.
 
     With ``quick``, a tenth of the games is played, and most figures are measured once.
     """
@@ -96,7 +96,7 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 
 
 def build_bench_table(figures: Figures) -> Table:
-    """Build a flat table of figures, each with a dotted name."""
+    """Build a table with a row for each figure. Its name is the keys that lead to the figure, joined by dots."""
     values_by_name = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in values_by_name.values()]
     return build_escaped_table(
@@ -105,7 +105,7 @@ def build_bench_table(figures: Figures) -> Table:
 
 
 def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
-    """Carry out one of ``MEASUREMENTS``, print its figures, and write them as JSON to ``file``, if it is given.
+    """Carry out one of ``MEASUREMENTS`` and print its figures. If ``file`` is given, write them to it as JSON.
 
     The figures are not printed if ``file`` is the standard output.
     """
@@ -119,7 +119,8 @@ def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
 def choose_ram_disk_or_temporary_folder() -> Path:
     """Return the folder in which writing is measured: the RAM disk if it has room, otherwise the temporary folder.
 
-    A disk is slower than the program, and on a server others use it too. If ``TMPDIR`` is set, it names the folder.
+    The RAM disk is preferred because other disks are slower than the program and, on a server, shared with others. If
+    ``TMPDIR`` is set, the temporary folder is used.
     """
     if (
         "TMPDIR" not in os.environ
@@ -149,8 +150,8 @@ def build_yardstick(folder: Path) -> Yardstick | None:
 def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
     """Measure how fast games are played (``simulate``), written from memory, and both played and written.
 
-    Each speed, in games a second, is measured on one thread and on all cores, alternately, and the fastest of
-    ``rounds`` is returned. ``yardstick``, if given, is timed in the same rounds.
+    Each speed, in games a second, is measured on one thread and on all cores alternately, and the fastest of ``rounds``
+    rounds is returned. If ``yardstick`` is given, it is timed in the same rounds.
     """
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play_in_any_order(_list_pair_ranges(SHARD_GAMES), cores))
@@ -194,7 +195,7 @@ def _time_playing(engine: BatchEngine, games: int, threads: int) -> float:
 
 
 def _build_speeds_and_ratios(best_speeds: dict[tuple[str, int], float], threads: int) -> Figures:
-    """Return the speeds that were measured with ``threads`` threads, and the ratios between them."""
+    """Return the speeds in games a second that were measured with ``threads`` threads, and the ratios between them."""
     playing_speed = best_speeds["simulate", threads]
     figures: Figures = {
         name: {"games_per_second": best_speeds[name, threads]} for name in ("simulate", "write_only", "end_to_end")
@@ -229,7 +230,7 @@ def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folde
 
 
 def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Figures:
-    """Measure each stage of producing a file of games: the milliseconds of processor time, and the share.
+    """Measure each stage of producing a file of games: its milliseconds of processor time, and its share of their sum.
 
     All stages run on one thread.
     """
@@ -268,7 +269,7 @@ def _build_spec_against_random(agent: str) -> RunSpec:
 
 
 def _measure_agent_against_random(name: str, seconds: float) -> Figures:
-    """Measure how many games a second an agent plays against ``random``, for about ``seconds``.
+    """Play an agent against ``random`` for about ``seconds`` seconds, and return the games a second and the rules.
 
     The games are not stored.
     """
@@ -291,8 +292,8 @@ def _measure_agent_against_random(name: str, seconds: float) -> Figures:
 def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figures:
     """Measure how many turns a second ``mcts`` takes on one thread.
 
-    The board is empty, and each piece is in hand equally often. An iteration plays one game to its end, so the rollouts
-    are compared with games of the C program on one thread, in the same rounds.
+    The board is empty, and each piece is in hand equally often. An iteration plays one game to its end, so the number
+    of iterations a second is compared with the games a second of the C program, timed on one thread in the same rounds.
     """
     hands = [number % PIECES for number in range(turns)]
     batch = Batch.from_positions([PackedPosition(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])
@@ -318,7 +319,8 @@ def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figu
 def _time_training_process(trainer: str, folder: Path, divisor: int) -> Figures:
     """Measure the seconds of a whole training in a process of its own, including the start of the process.
 
-    The training writes to an archive in ``folder``. ``divisor`` divides its usual number of games or generations.
+    The training writes to an archive in ``folder``. It plays the usual number of games or generations of ``trainer``,
+    divided by ``divisor``.
     """
     key, extent = TRAININGS[trainer]
     overrides = [f"trainer.{key}={extent // divisor}", f"archive.root={folder / trainer}"]
@@ -340,8 +342,8 @@ def _measure_run(games: int, folder: Path) -> Figures:
 def measure_startup_against_imports(folder: Path, rounds: int) -> Figures:
     """Measure the fastest wall time of each command in its own process, and its ratio to that of ``IMPORTS_PROGRAM``.
 
-    The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``, which from
-    the second round on already has the archive with the two games.
+    The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``. From the
+    second round on, this folder already has the archive that the command ``run_of_two_games`` writes.
     """
     imports: list[float] = []
     seconds: dict[str, list[float]] = {name: [] for name in STARTUP_COMMANDS}

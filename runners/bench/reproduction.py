@@ -89,7 +89,7 @@ class PairingOptions:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The policy that a training made, and the results of the games of this training."""
+    """The policy that a training made, and the results of the games from which it was learned."""
 
     policy: str  # name
     learner: str  # label
@@ -103,8 +103,9 @@ def train_if_missing(
 ) -> TrainingResult | None:
     """Carry out a training as ``qarena train`` does if the archive lacks its policy, and return its result.
 
-    ``overrides`` are separated by spaces. Returns None if the training was stopped. Raises the errors of a training; a
-    wrong request is refused before any game is played.
+    ``overrides`` are the overrides of the training, separated by spaces, and ``command`` is the command that asked for
+    it. Returns None if the training was stopped. Raises the errors of a training; an invalid request is refused before
+    any game is played.
     """
     request = _build_training_request(overrides.split(), storage, command)
     archive = ArchiveStore.open(storage.root, create=True)
@@ -163,14 +164,14 @@ class PairingKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two players of a figure, in one variant."""
+    """One of the two players of a published figure, in the variant ``TEXT`` or ``CODE``."""
 
     label: str  # without the policy that a training makes
     trainer: str  # overrides of ``qarena train`` that make the policy; "" if the player needs none
 
 
 def find_sides_unless_same_as_text(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
-    """Return the player and the opponent of a figure in a variant.
+    """Return the player and the opponent of a figure in a variant, ``TEXT`` or ``CODE``.
 
     Returns None for the variant ``CODE`` if both players are the same as in the variant ``TEXT``.
     """
@@ -193,7 +194,7 @@ def _build_side(label: str, implementation: Implementation | None, variant: str)
 
 
 def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
-    """Return the trainings that the figures need, each once, as overrides of ``qarena train``."""
+    """Return the overrides of ``qarena train`` for each training that the figures need, without repetitions."""
     sides_of_figures = (
         find_sides_unless_same_as_text(figure, variant) or () for figure in figures for variant in (TEXT, CODE)
     )
@@ -202,7 +203,7 @@ def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
 
 @dataclass
 class Pairings:
-    """The runs that a list of figures needs, each once, with their results."""
+    """The runs that a list of published figures needs, one for each pairing, with their results."""
 
     settings: PairingOptions
     training_results: Mapping[str, TrainingResult]  # by the training's overrides
@@ -226,7 +227,10 @@ class Pairings:
         return sum(experiment.count_missing_games(self.settings.games) for experiment in self.experiments.values())
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
-        """Play the games that the archive lacks until ``stop`` is set, and return the number of games played."""
+        """Play the games that the archive lacks, and return the number of games played.
+
+        Setting ``stop`` ends playing early.
+        """
         count, shared_progress = 0, _SharedProgress(progress) if progress else None
         if progress and self.missing_game_count:
             progress.start(self.missing_game_count)
@@ -240,7 +244,10 @@ class Pairings:
         return count
 
     def compare_figure(self, figure: PublishedRate) -> ComparedRate:
-        """Return a published figure together with the rates measured in the games that were played for it."""
+        """Return a published figure together with the rates that our agents reached in its variants.
+
+        The rate of a variant without games is None.
+        """
         return ComparedRate(figure, self._measure_figure(figure, TEXT), self._measure_figure(figure, CODE))
 
     def _measure_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
@@ -263,9 +270,10 @@ class Pairings:
         return build_measured_rate(figure, result.learner, result.opponent, result.results) if result else None
 
     def _find_agents(self, figure: PublishedRate, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
-        """Return the agents of the player and the opponent of a figure.
+        """Return the agents of the player and the opponent of a figure in a variant.
 
-        Returns None if the figure has no sides in this variant, or if one of them still needs a training.
+        Returns None if ``find_sides_unless_same_as_text`` does, or if a training that one of the agents needs has not
+        been carried out.
         """
         sides = find_sides_unless_same_as_text(figure, variant)
         if sides is None or any(side.trainer and side.trainer not in self.training_results for side in sides):
@@ -330,7 +338,7 @@ class ReproduceRequest:
 def build_request_with_even_games(
     study: str | None, settings: PairingOptions, markdown: Path | None, html: Path | None
 ) -> ReproduceRequest:
-    """Build the request from the options of the command, with an odd number of games rounded up to an even one.
+    """Build the request from the options of the command; an odd number of games is rounded up to an even one.
 
     ``study`` is a list such as ``A,C``, or None for all studies. Raises ``RequestError`` for the first invalid value,
     before any file is touched.
@@ -380,9 +388,9 @@ def reproduce(request: ReproduceRequest) -> int:
 
 
 def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str, TrainingResult]:
-    """Return the results of the trainings that the figures need, by overrides.
+    """Carry out the missing trainings that the figures need, and return the results of all these trainings.
 
-    Missing trainings are carried out first. If ``stop`` is set, the results of some trainings are missing.
+    The result is a dictionary from overrides to results. If ``stop`` is set, some of the results are missing.
     """
     settings, results = request.settings, {}
     for training in list_training_overrides(request.figures):

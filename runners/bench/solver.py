@@ -36,11 +36,12 @@ PROOF_MEGABYTES = 256.0
 
 
 def bench_solver_oracle_and_annotation(quick: bool = False) -> Figures:
-    """Measure the solver, the oracle and annotation, and return the figures, nested as they are printed.
+    """Measure the solver, the oracle and annotation, and return the figures as nested dictionaries.
 
-    With ``quick``, a tenth of the positions is solved, and the whole game is not. Positions with the same number of
-    pieces share a table that is empty at first. Milliseconds are processor time, so that other work on the machine does
-    not affect them. Raises ``FailureError`` if the C++ program finds other values.
+    With ``quick``, a tenth of the positions is solved, and the classic game is not solved from the empty board.
+    Positions with the same number of pieces share a table that is empty at first. Milliseconds are processor time, so
+    that other work on the machine does not affect them. Raises ``FailureError`` if the C++ program finds values that
+    differ from the solver's.
     """
     figures: Figures = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
@@ -93,7 +94,7 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
 
 
 def _measure_one_and_two_threads(positions: Sequence[PackedPosition]) -> Figures:
-    """Measure the positions solved a second on one thread and on two threads that share a table, alternately."""
+    """Measure the positions solved a second on one thread and, alternately, on two threads that share a table."""
 
     def measure_speed(threads: int) -> float:
         solver = Solver(CLASSIC, MEGABYTES)
@@ -146,10 +147,11 @@ def measure_oracle(quick: bool = False) -> Figures:
 
 
 def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figures:
-    """Measure how many decisions a second are annotated in whole games of four agents, each time in a new archive.
+    """Measure how many decisions a second are annotated in whole games between four agents.
 
-    For the first figure, the tablebase is used for boards with up to five pieces; for the second, for all of its
-    boards. The figure ``choices`` includes the time to count the choices that keep the value.
+    Each figure is measured in an archive of its own. For the first figure, only boards with up to five pieces are
+    looked up in the tablebase; for the second, all boards that it has. The figure ``choices`` includes the time to
+    count the choices that keep the value.
     """
     games = GAMES // (50 if quick else 1)
     tablebase = find_largest_tablebase(CLASSIC)

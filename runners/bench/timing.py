@@ -46,7 +46,8 @@ def measure_process(
 ) -> ProcessUsage:
     """Run ``qarena`` or another program in ``folder`` and measure its time and memory.
 
-    ``program`` is Python code. Raises ``FailureError`` if the exit code is not ``expected_exit_code``.
+    ``program`` is the program's source in Python, which receives ``arguments``. Raises ``FailureError`` if the exit
+    code is not ``expected_exit_code``.
     """
     wrapper_command = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
     completed = subprocess.run(wrapper_command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)

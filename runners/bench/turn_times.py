@@ -97,8 +97,8 @@ class TurnTimes:
 def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
     """Measure and print the times of an agent's turns, and return the exit code.
 
-    The times are also written as JSON to ``file``, if it is given; they are not printed if it is the standard output.
-    Without ``rules``, the agent plays rules that it supports.
+    If ``file`` is given, the times are also written to it as JSON; if it is the standard output, they are not printed.
+    Without ``rules``, the rules are ``classic`` or, if the agent does not play these, ``own_piece``.
     """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))
@@ -158,24 +158,31 @@ def measure_turn_times(
 
 
 class MeasuringStep(NamedTuple):
-    """A step of the measurement, in which one row of positions is measured up to a given position."""
+    """A step of the measurement, which continues a row of positions up to but not including the index ``end``.
+
+    A row has the positions with the same number of pieces on the board.
+    """
 
     pieces: int  # on the board in each position of the row
     end: int  # the index in the row before which all positions have been measured after this step
 
 
 def _list_measuring_steps_in_turn(counts: Mapping[int, int]) -> Iterator[MeasuringStep]:
-    """Yield the steps of the measurement in their order; ``counts`` has the positions for each number of pieces."""
+    """Yield the steps of the measurement, which visit the rows of positions alternately.
+
+    ``counts`` has the number of positions in each row, by number of pieces on the board. As the rows alternate, a
+    disturbance of the machine affects all of them.
+    """
     for share in SHARES:
         for pieces, count in counts.items():
             yield MeasuringStep(pieces, max(1, int(count * share)))
 
 
 def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[PackedPosition]]:
-    """Return the first ``count`` positions of random games for each number of pieces on the board.
+    """Return up to ``count`` positions from random games for each number of pieces on the board.
 
-    A placement follows each of the positions. There are fewer, or none, for a number of pieces that random games hardly
-    ever reach.
+    Each position was followed by a placement in its game. A number of pieces that random games hardly ever reach has
+    fewer positions, and a number that they do not reach is missing.
     """
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     positions_by_pieces: dict[int, list[PackedPosition]] = {pieces: [] for pieces in range(CELLS)}
@@ -201,7 +208,7 @@ def read_clock(timespec: Any) -> int:
 def time_repeated_turns(
     turn: TurnKernel, agent: Any, rules: Any, position: PackedPosition, seed: int, turns: int, timespec: Any
 ) -> int:
-    """Return the nanoseconds that ``turns`` turns in one position take, after the agent's memory is cleared."""
+    """Return the total time in nanoseconds of ``turns`` turns in one position, after the agent's memory is cleared."""
     memory(agent)[:] = 0
     started = read_clock(timespec)
     for number in range(turns):
@@ -240,8 +247,8 @@ def fill_turn_nanoseconds(
 def measure_turn_nanoseconds(player: BatchPlayer, batch: Batch, rng: Streams) -> NDArray[np.float64]:
     """Measure the time of a turn in each position: [B] nanoseconds.
 
-    A jitted player is timed inside a kernel. A player in Python takes one position at a time, and its time includes the
-    cost of the interpreter.
+    A jitted player is timed inside a kernel. A player in Python takes its turns one position at a time, and the time of
+    a turn includes the cost of the interpreter.
     """
     nanoseconds = np.zeros(len(batch.lanes))
     if isinstance(player, KernelPlayer):

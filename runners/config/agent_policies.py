@@ -32,7 +32,7 @@ ANY = "any"  # the kind in ``reads`` that stands for all others
 
 @dataclass(frozen=True)
 class PolicyReader:
-    """An agent that can play by policies of the kinds which its yaml lists under ``reads``."""
+    """An agent that can play by policies of certain kinds, which its yaml lists under ``reads``."""
 
     name: str
     kinds: tuple[str, ...]
@@ -46,7 +46,7 @@ class PolicyReader:
     def is_default(self) -> bool:
         """Whether this agent is the default player for policies of its kinds.
 
-        If so, the agent that reads any kind leaves policies of these kinds to this agent.
+        If so, it also plays the policies of these kinds that are given to the agent whose ``reads`` contains ``any``.
         """
         return self.settings.get("default_player") is True
 
@@ -73,7 +73,10 @@ def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ..
 
 
 def list_reader_names(kind: str) -> list[str]:
-    """List the names of the agents that can play by policies of this kind, the default player first."""
+    """List the names of the agents that can play by policies of this kind, the default player first.
+
+    The list is empty if no agent names this kind under ``reads``.
+    """
     readers = list_policy_readers()
     if not any(kind in reader.kinds for reader in readers):
         return []
@@ -195,10 +198,10 @@ def _list_genes(params: Mapping[str, Any]) -> list[str]:
 
 
 def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
-    """Return the name or the id of a policy as text, or None if the parameter is null.
+    """Return the name or the id of a policy as text, or None if ``value`` is null.
 
-    Hydra parses an id that consists of digits as a number, which is converted back to text. Raises ``RequestError``
-    for any other value.
+    Hydra parses an id that consists of digits as a number, which is converted back to text. Raises ``RequestError`` for
+    any other value. ``label`` and ``key`` name the agent and its parameter in the message.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"

@@ -131,7 +131,7 @@ class ProgressBar:
     """A progress bar with the number of finished units of work. All methods may be called from any thread."""
 
     def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str) -> None:
-        """Add a hidden task to ``bar``, which ``start`` shows. ``is_shown`` says whether the bar is on a terminal."""
+        """Add a task to ``bar`` that ``start`` will show; ``is_shown`` says whether the bar is on a terminal."""
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
         self._task = bar.add_task(description, total=None, visible=False)
@@ -148,7 +148,7 @@ class ProgressBar:
         self._bar.update(self._task, advance=count)
 
     def report_turns(self, turns: int) -> None:
-        """Show the number of turns taken so far beside the description, for a unit that takes long.
+        """Show the number of turns taken so far beside the description, as a sign of progress while a unit takes long.
 
         If no turn has been taken, the description stays as it is.
         """

@@ -35,9 +35,10 @@ def read_file(name: str) -> bytes:
 
 
 def check_output_file(path: Path, force: bool) -> None:
-    """Raise ``RequestError`` if an output file must not or cannot be written, as far as this is known before the work.
+    """Raise ``RequestError`` if an output file must not be written, or if it is clear beforehand that it cannot be.
 
-    No command may write an output file inside an archive. An existing file may be replaced only with ``force``.
+    The check is meant to come before long work. No command may write an output file inside an archive. An existing file
+    may be replaced only with ``force``.
     """
     from analytics.store.marker import check_outside_archives
 
@@ -63,7 +64,7 @@ def is_standard_stream_dash(path: Path | None) -> bool:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path is ``-``, a device or a pipe, such as /dev/stdout, so that output must not replace it."""
+    """Return whether a path is ``-``, a device or a pipe, such as /dev/stdout, which output must not replace."""
     return is_standard_stream_dash(path) or (path.exists() and not path.is_file())
 
 
@@ -127,10 +128,11 @@ FORMATS_BY_ENDING = {  # formats by the ending of a file's name
 def build_table_output(
     form: str | None, path: Path | None, force: bool = False, wide: bool | None = None
 ) -> TableOutput:
-    """Build the output with format ``form`` or, without ``form``, the format that the ending of ``path`` names.
+    """Build the output in the format ``form`` or, if that is None, in the format that the suffix of ``path`` implies.
 
-    Without both, the format is a table. Raises ``RequestError`` for an unknown format or ending, for a file inside an
-    archive, and, unless ``force``, for a file that exists.
+    If there is no suffix either, the output is a table. ``wide`` says whether a printed table keeps all columns; None
+    means that the command has no such option. Raises ``RequestError`` for an unknown format or suffix, for a file
+    inside an archive, and, unless ``force``, for a file that exists.
     """
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(

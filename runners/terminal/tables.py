@@ -25,10 +25,11 @@ MAX_PRINTED_ROWS = 50  # rows of an answer that is printed as a table
 
 
 def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None:
-    """Print a result or write it to a file, as a table for people or as the rows of its frame for programs.
+    """Print a result or write it to a file: as a document for people, or as the rows of its frame for programs.
 
-    Warnings go to standard error; only a file for people contains them. Raises ``RequestError`` if there is nothing to
-    show or if the format is svg and the result has no picture, and ``FailureError`` if the file cannot be written.
+    A document contains the warnings; with every other output, they go to standard error. Raises ``RequestError`` if
+    there is nothing to show or if the format is svg and the result has no picture, and ``FailureError`` if the file
+    cannot be written.
     """
     if result.missing:
         raise RequestError(f"nothing to show: {result.missing}")
@@ -89,7 +90,7 @@ def print_first_and_count_all_rows(rows: pl.LazyFrame, cancel_query: Callable[[]
     count = 0
 
     def count_batch_and_print_first_rows(frame: pl.DataFrame) -> None:
-        """Count the rows of a batch, and print the first rows once there are more than fit into the table."""
+        """Count the rows of a batch, and print the first rows as soon as there are more rows than the table shows."""
         nonlocal count
         previous_count, count = count, count + frame.height
         if previous_count <= MAX_PRINTED_ROWS:

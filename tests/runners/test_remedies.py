@@ -156,11 +156,12 @@ def test_an_archive_that_was_opened_before_a_run_says_so(tmp_path: Path, caplog:
     archive = open_archive(tmp_path)
     run_id = runners.run("random", "mcts(iterations=5)", games=2, progress=False, archive=tmp_path).run_id
     caplog.clear()
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: archive.crosstable(run=run_id),
         lambda: archive.game(run_id[:6], 0),
         lambda: archive.lengths(agent="mcts(iterations=5)"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(RequestError, match=r"opened.*: archive\.refresh\(\) reads it"):
             call()
     assert not caplog.records

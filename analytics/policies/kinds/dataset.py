@@ -95,7 +95,10 @@ class Dataset:
         )
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:
-        """Compute the fingerprint, 16 hex digits, of the chosen games of each run; return the fingerprints by run."""
+        """Compute the fingerprint of the chosen games of each run; return the fingerprints by run id.
+
+        Each fingerprint has 16 hex digits.
+        """
 
         def sum_span_fingerprints(first: int, last: int) -> int:
             return int(compute_fingerprint(self.game_id, self.opening, self.games, (first, last)))
@@ -109,7 +112,7 @@ class Dataset:
 
 
 def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
-    """Format the sum of each run as a fingerprint of 16 hex digits. Sums and fingerprints are keyed by run id."""
+    """Format the sum of the hashes of each run as a fingerprint of 16 hex digits; both are keyed by run id."""
     return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
 
@@ -135,8 +138,8 @@ class GameSource(Protocol):
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
-        Row n holds the value of the turn that placed ply n. If all plies up to and including ply n were imposed, row n
-        holds the value of the first gift that a player chose.
+        Row n holds the value of the turn that placed the piece of ply n. If all plies up to and including ply n were
+        imposed, row n holds the value of the first gift that a player chose.
         """
         ...
 
@@ -176,10 +179,13 @@ class LearningKind(Protocol):
 
 @runtime_checkable
 class CountingKind(Protocol):
-    """A kind whose policy follows from counts over the games. The counts of several files add up."""
+    """A kind whose policy follows from counts over the games. The counts of separate files can be added up."""
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Return the counts over some games, in an array whose shape is always the same, so that counts add up."""
+        """Return the counts over the games of a dataset.
+
+        The shape of the array is the same for all datasets, so that their counts can be added up.
+        """
         ...
 
     def policy_from_counts(self, counts: NDArray[np.int64]) -> Policy:
@@ -208,10 +214,10 @@ def check_agent_played(agent: str | None, played: bool, runs: Sequence[RunRecord
 
 
 def map_spans(function: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
-    """Return the results of ``function(first, last)`` for ``threads`` equal spans of a range, in order.
+    """Call ``function(first, last)`` for ``threads`` equal spans of a range, and return the results in order.
 
-    The range is from ``start`` up to but not including ``end``, and so is each span from its ``first`` to its ``last``.
-    Each span has its own thread. Threads help because kernels release the GIL.
+    The range begins at ``start`` and ends before ``end``; each span begins at its ``first`` and ends before its
+    ``last``. Each span has its own thread. Threads help because kernels release the GIL.
     """
     edges = np.linspace(start, end, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
@@ -275,7 +281,7 @@ def _check_same_rules_with_choosing_opponent(runs: Sequence[RunRecord]) -> None:
 
 
 def _sort_by_game_id(dataset: Dataset, start: int, end: int) -> None:
-    """Sort the games of a dataset from index ``start`` up to but not including ``end`` by game id, in place.
+    """Sort the games of a dataset in place by game id, from index ``start`` up to but not including ``end``.
 
     To save memory, the arrays are reordered one row at a time.
     """
@@ -307,7 +313,7 @@ WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
 
 
 class GameStream:
-    """A source of a selection's games that reads them from files: see ``GameSource``.
+    """A source that reads the games of a selection from files: see ``GameSource``.
 
     Runs are in the order of learning, and the games of each run are sorted by game id. The first complete reading
     records the fingerprints of the games and the ranges of their ids. Building a stream raises ``RequestError`` under
@@ -358,7 +364,7 @@ class GameStream:
         )
 
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """Read the values that players reported for their turns: see ``GameSource.read_evaluation_values``."""
+        """Read the values that players reported for their turns: see ``GameSource.read_evaluation_values_if_any``."""
         values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
         turns = self._selection.opened.sql(EVALUATED_TURNS_SQL, span)
@@ -389,7 +395,10 @@ class GameStream:
         return format_fingerprints(self._sums)
 
     def to_stepped_id_ranges(self) -> pl.DataFrame:
-        """Return the ids of all games as a frame of ranges, joined where adjacent: see ``build_stepped_id_ranges``."""
+        """Return the ids of all games as a frame of ranges; adjacent ranges are joined.
+
+        See ``build_stepped_id_ranges``.
+        """
         self._ensure_read_once_to_the_end()
         rows = pl.concat(self._ranges)
         end = pl.col("first_game") + pl.col("games") * pl.col("step")
@@ -408,7 +417,7 @@ ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int
 
 
 def build_stepped_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
-    """Build a frame with the ranges of the game ids of each run; the ids of a run ascend.
+    """Build a frame with the ranges of the game ids of each run; the ids of each run must be in ascending order.
 
     A range has ``games`` ids, of which the first is ``first_game`` and neighbours are ``step`` apart (1 or 2). Columns:
     ``run_id``, ``first_game``, ``games``, ``step``.
@@ -496,7 +505,7 @@ def _read_id_ranges(archive: ArchiveStore, card: PolicyCard) -> pl.DataFrame:
 
 
 def _select_missing_ids(archive: ArchiveStore, record: RunRecord, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return those of the game ids of a run for which the archive has no game."""
+    """Select from ``ids`` the ids of those games of a run that the archive lacks."""
     return ids[~archive.list_effective_ranges(record.run_id).mark_held_units(record.unit_line.compute_units(ids))]
 
 

@@ -66,8 +66,8 @@ class FittedQ:
         """Compute the values of the afterstates with ``pieces`` pieces, and return the columns of their rows.
 
         The columns are lanes, occupied, counts and values. Afterstates that fewer than ``least`` games met are left
-        out. ``turn_values`` [G] has the value of each game's turn at the next level; it is overwritten with the value
-        of the game's turn at this level.
+        out. On entry, ``turn_values`` [G] has the value of each game's turn that leaves one piece more on the board. It
+        is overwritten with the value of the game's turn that leaves ``pieces`` pieces.
         """
         games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
@@ -86,7 +86,10 @@ class FittedQ:
 
 
 class FittedLevel(NamedTuple):
-    """The distinct afterstates of one level, their numbers of games, and their values; all arrays are [K]."""
+    """The distinct afterstates with one number of pieces, the number of games that met each, and their values.
+
+    All arrays are [K], where K is the number of distinct afterstates.
+    """
 
     keys: NDArray[np.uint64]
     games: NDArray[np.int64]
@@ -106,10 +109,11 @@ def fit_best_values_and_update_turns(
 ) -> FittedLevel:
     """Compute the value of each distinct afterstate: minus ``discount`` times the best result or value after it.
 
-    ``keys`` [G] has the afterstate of each game, and ``order`` [G] the indices of the games sorted by key. ``can_win``
-    [G] says whether the next placement can finish a line, ``ends`` [G] whether the game ended with it. ``turn_values``
-    [G] is updated: on entry it has the value of each game's next turn, and on return the value of the turn at this
-    level.
+    ``keys`` [G] has the key of each game's afterstate with ``pieces`` pieces on the board, or NO_KEY if the game ends
+    before, and ``order`` [G] has the indices of the games sorted by key. ``can_win`` [G] says whether the next
+    placement can finish a line, ``ends`` [G] whether the game ended with it, and ``winner`` [G] which seat won, or
+    NONE. ``turn_values`` [G] is updated: on entry it has the value of each game's next turn, and on return the value of
+    the turn that led to this afterstate.
     """
     size, different = len(keys), int64(0)
     for i in range(size):

@@ -132,10 +132,10 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 
 @inline_function
 def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) -> int:
-    """Write the indices of the logged turn and of random other turns into ``numbers`` [SAMPLED]; return their count.
+    """Write the indices of the logged turn and of random other turns into ``numbers``; return how many were written.
 
-    The logged turn comes first. If there is room for all turns, all are taken. ``word`` is the random word of the
-    sample.
+    ``numbers`` is [SAMPLED_TURNS]. The index of the logged turn, ``logged``, comes first. The others are below
+    ``turns``; if there is room for all of them, all are taken. ``word`` is the random word from which they are drawn.
     """
     numbers[0], count = logged, int64(1)
     if turns <= SAMPLED_TURNS:
@@ -161,7 +161,7 @@ def fill_turn_features_and_values(
 ) -> None:
     """Fill row ``i`` of ``memory`` with the features and the values of the turn whose index is ``number``.
 
-    If the outcome of the resulting afterstate is already decided, the turn has no features, and its values are fixed.
+    If it is already decided how the game ends after the turn, the turn has no features, and its values are constants.
     """
     cell, gift = turn_at(number, memory)
     filled = occupied | int64(1) << cell
@@ -207,11 +207,12 @@ def learn_and_count_stage_turns(
     fit: StageFit,
     squared_errors: Any,
 ) -> int:
-    """Learn from the turns of some games that left ``stage`` pieces on the board; return the number of these turns.
+    """Learn from those turns of the games that left ``stage`` pieces on the board; return the number of these turns.
 
     ``imposed_and_seats`` [2, G] has, for each game, the number of imposed plies, and the seats whose turns are learned,
-    as bits. The squared errors, taken before each turn is learned, are added to ``squared_errors`` [HEADS]. If ``rate``
-    is 0, the errors are measured but nothing is learned.
+    as bits. ``games_words`` [G] has the random words of the games, and ``words`` has the feature tables of the rules.
+    The squared errors, taken before each turn is learned, are added to ``squared_errors`` [HEADS]. If ``rate`` is 0,
+    the errors are measured but nothing is learned.
     """
     choice, numbers, rate32 = allocate_turn_memory(fit.units), np.empty(SAMPLED_TURNS, np.int64), np.float32(rate)
     learned = int64(0)
@@ -272,14 +273,15 @@ def select_cloning_block(
 def learn_stages_from_turns(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn weights that prefer the logged turns to other turns; return them by stage, and the errors of each pass.
+    """Learn weights that prefer the logged turns to other turns; return the weights by stage, and each pass's errors.
 
-    The turns are those of the agent with the label ``agent``, or all turns if it is None. Raises ``RequestError`` if
-    this agent played none of the games.
+    A stage is a number of pieces on the board, and ``words`` has the feature tables of the rules. The turns are those
+    of the agent with the label ``agent``, or all turns if it is None. Raises ``RequestError`` if this agent played none
+    of the games.
     """
 
     def read_learners(number: int) -> Iterator[StageLearner]:
-        """Yield a learner for each block of games; in each pass, by its number, other turns are sampled."""
+        """Yield a learner for each block of games in pass ``number``; each pass compares other random turns."""
         met = False
         for record, range_games in dataset.read_blocks():
             seats = find_agent_seat_bits(agent, record, range_games.game_id)

@@ -29,7 +29,7 @@ HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # bounds of the random weights before 
 
 
 class Examples(NamedTuple):
-    """The features of ``N`` afterstates of one stage, and the chances that the heads should learn for them."""
+    """The features of ``N`` afterstates with the same number of pieces, and the chances that the heads should learn."""
 
     feature_numbers: NDArray[np.int32]  # [M] numbers of features, one afterstate after the other
     begins: NDArray[np.int64]  # [N + 1] index of each afterstate's first feature, and M
@@ -37,7 +37,7 @@ class Examples(NamedTuple):
 
 
 class StageFit(NamedTuple):
-    """The weights of one stage during learning."""
+    """The weights of one stage, that is, of one number of pieces on the board, while they are learned."""
 
     weights: NDArray[np.float32]  # [stage_size]: see ``agents/line_values.py``
     squares: NDArray[np.float32]  # [features, HEADS + 1], then [HEADS, units]: sums of squared gradients; 0: never met
@@ -101,7 +101,7 @@ def fill_logits(feature_numbers: Any, count: int, fit: StageFit, sums: Any) -> N
 def learn_output_weights_and_fill_slopes(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
     """Update the weights from the hidden units to the heads for one afterstate, and fill ``slopes`` [units].
 
-    ``errors`` [HEADS] are the errors of the heads, and ``sums`` is what ``fill_logits`` filled. ``slopes`` gets the
+    ``errors`` [HEADS] are the errors of the heads, and ``sums`` comes from ``fill_logits``. ``slopes`` gets the
     gradient of each hidden unit. Return the mean square of these gradients.
     """
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
@@ -134,8 +134,8 @@ def learn_feature_weights(
     """Update the weights of the ``count`` features of one afterstate.
 
     ``slopes`` and ``mean`` come from ``learn_output_weights_and_fill_slopes``, ``steps`` from ``allocate_step_memory``.
-    The sums of squares do not depend on the weights, so all of them are computed first. The roots and quotients, which
-    take most of the time, then work on neighbouring numbers, and the processor computes several of them at once.
+    The sums of squares do not depend on the weights, so all of them are computed first. The square roots and divisions,
+    which take most of the time, then work on adjacent numbers, so the processor computes several of them at once.
     """
     for head in range(HEADS):
         square = errors[head] * errors[head]
@@ -214,15 +214,15 @@ class LearningPlan(NamedTuple):
     seed: int
 
     def rate_for_pass(self, number: int) -> float:
-        """Return the step size of the pass with this number, counted from 0; the last passes have a smaller one."""
+        """Return the step size of the pass with this number, counted from 0. The last passes take smaller steps."""
         return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
 
 
 class StageLearner(Protocol):
-    """A function that learns one stage from one block of games."""
+    """A function that learns one stage, that is, one number of pieces on the board, from one block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
-        """Learn one stage, and add the number of boards and their squared errors to ``sums`` [2, 1 + HEADS].
+        """Learn one stage, and add the number of its boards and their squared errors to ``sums`` [2, 1 + HEADS].
 
         Row 0 of ``sums`` is for games that are learned from, row 1 for games that measure the error.
         """
@@ -235,10 +235,11 @@ def learn_in_passes(
     read_learners: Callable[[int], Iterator[StageLearner]],
     threads: int,
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn linear weights for each stage that occurs in the games; return them, and the mean errors of each pass.
+    """Learn linear weights for each stage that occurs in the games; return the weights, and each pass's mean errors.
 
-    ``read_learners`` yields a learner for each block of games in a pass; its argument is the number of the pass,
-    counted from 0. Errors are measured before each example is learned.
+    A stage is a number of pieces on the board, and ``words`` has the feature tables of the rules. ``read_learners``
+    yields a learner for each block of games in a pass; its argument is the number of the pass, counted from 0. Errors
+    are measured before each example is learned.
     """
     fits = {stage: build_stage_fit(words, 0, plan.seed) for stage in range(1, CELLS)}
     rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()

@@ -59,7 +59,7 @@ HELD_OUT_ONE_IN = 16  # one game in so many measures the error and is not learne
 
 
 class StagePlan(NamedTuple):
-    """The settings with which one stage is learned."""
+    """How one stage is learned, that is, the afterstates with one number of pieces on the board."""
 
     games: int  # at most so many games, whose boards are learned from
     turns: tuple[int, int] = (1, 2)  # second-last turns, and last turns after each; the first is as logged
@@ -94,7 +94,7 @@ def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
 
 
 class StageBoards(NamedTuple):
-    """``N`` afterstates of one stage, in each of which the gift cannot finish a line at once."""
+    """``N`` afterstates with the same number of pieces. In none of them can the gift finish a line at once."""
 
     lanes: NDArray[np.uint64]  # [N]
     occupied: NDArray[np.int64]  # [N]
@@ -190,7 +190,8 @@ def sample_cell_and_safe_gift(
 ) -> SampledTurn:
     """Draw a random cell for ``piece``, and a random gift that is safe after this placement.
 
-    The gift is NONE if no gift is safe, or if ``piece`` could finish a line on any cell.
+    Both follow from the random word ``word``. The gift is NONE if no gift is safe, or if ``piece`` could finish a line
+    on any cell.
     """
     cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
     safe = available & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
@@ -206,10 +207,12 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates of ``stage`` pieces from the games in ``span``; return the number of boards.
+    """Fill ``boards`` with afterstates that have ``stage`` pieces; return the number of boards.
 
-    The logged boards of all these games come first. They are followed by boards whose last turn is replaced with a
-    random one (see ``sample_cell_and_safe_gift``), and then by boards whose second-last turn is replaced as well.
+    They come from the games with the indices ``span[0]`` up to but not including ``span[1]``. ``turns`` says how many
+    boards replace the last turns of each game: see ``StagePlan``. The logged boards of all these games come first. They
+    are followed by boards whose last turn is replaced with a random one (see ``sample_cell_and_safe_gift``), and then
+    by boards whose second-last turn is replaced as well.
     """
     count = int64(0)
     for number in range(turns[0] * turns[1]):
@@ -244,7 +247,7 @@ def fill_stage_boards(
 def compact_undecided_boards_with_features(
     boards: StageBoards, count: int, feature_words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
-    """Keep those of the first ``count`` boards that are undecided, and extract their features; return their number.
+    """Keep those of the first ``count`` boards that are undecided, and extract their features; return how many remain.
 
     A board is decided if its replies already show how the game ends. The kept boards move to the beginning of
     ``boards``, and their features are written to ``feature_numbers`` and ``begins``, in the form of ``Examples``.
@@ -306,7 +309,10 @@ EXACT_ERROR_FROM = 7  # pieces: from here on, the error on held-out boards is me
 
 
 class LineSweep:
-    """A sweep over the stages, from the last to the first, which learns the weights of each stage."""
+    """A sweep over the stages, from the last to the first, which learns the weights of each stage.
+
+    A stage is a number of pieces on the board.
+    """
 
     def __init__(
         self,

@@ -97,7 +97,10 @@ class GameBoards(NamedTuple):
 
 
 class AfterstateLevel(NamedTuple):
-    """The afterstates with one number of pieces, and the tables for their keys. In kernels, its numbers are int64."""
+    """A level, that is, all afterstates with the same number of pieces, and the symmetry tables for their keys.
+
+    Kernels receive the integer fields as int64.
+    """
 
     pieces: int  # on the board
     first_mask: int  # number of the first canonical mask of this many cells
@@ -134,7 +137,10 @@ def decode_lanes_and_occupied(
 
 @kernel()
 def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply, in place."""
+    """Add the placement of ply ``ply`` to the boards of those games in ``span`` that have this ply.
+
+    The boards are changed in place.
+    """
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -144,7 +150,10 @@ def add_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -
 
 @kernel()
 def remove_ply(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
-    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply, in place."""
+    """Remove the placement of ply ``ply`` from the boards of those games in ``span`` that have this ply.
+
+    The boards are changed in place.
+    """
     for game in range(span[0], span[1]):
         if ply < games.plies[game]:
             cell = int64(games.cells[ply, game])
@@ -196,9 +205,9 @@ def fill_keys_and_wins(
     wins: NDArray[np.bool_],
     span: tuple[int, int],
 ) -> None:
-    """Fill the entries of the games in ``span`` in ``keys`` and ``wins``.
+    """Fill ``keys`` [G] and ``wins`` [G] for the games in ``span``.
 
-    A key is that of the game's afterstate at this level, or NO_KEY if the game ends before this level. ``wins`` says
+    A game's key is that of its afterstate at this level, or NO_KEY if the game ends before this level. ``wins`` says
     whether the piece in hand can finish a line in this afterstate.
     """
     for game in range(span[0], span[1]):

@@ -60,7 +60,7 @@ def learn_views_and_report_room(
 
 
 def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
-    """Learn a policy from all games of a dataset, run by run, in the order of their ids.
+    """Learn a policy from all games of a dataset, run by run, and in the order of game ids within each run.
 
     ``seats`` [G] has the seats that the learner takes in each game, as bits.
     """
@@ -94,12 +94,12 @@ class QTable:
 
 
 class EncodedQ:
-    """Study C's learning of the values of boards, each encoded in eight digits, from the games of any agents.
+    """The method by which study C learns the values of boards, applied to the games of any agents.
 
-    The method learns from each game twice, first in seat 0 and then in seat 1. With ``agent``, it takes only the seats
-    that the agent with that label held. The update is in ``agents/rl_encoded.py``. The policy is of kind
-    'encoded_values', which ``rl_encoded`` plays. Raises ``ValueError`` for a parameter that the learner refuses.
-    ``derive`` raises ``RequestError`` if ``agent`` played none of the games.
+    Each board is encoded in eight digits. The method learns from each game twice, first in seat 0 and then in seat 1.
+    With ``agent``, it takes only the seats that the agent with that label held. The update is in
+    ``agents/rl_encoded.py``. The policy is of kind 'encoded_values', which ``rl_encoded`` plays. Raises ``ValueError``
+    for a parameter that the learner refuses. ``derive`` raises ``RequestError`` if ``agent`` played none of the games.
     """
 
     def __init__(

@@ -114,7 +114,7 @@ def read_published_rates() -> tuple[PublishedRate, ...]:
 
 @cache
 def read_implementations() -> dict[tuple[str, str], Implementation]:
-    """Read our agents for the published players, by player and version of the study's program.
+    """Read our agents for the published players; the key is a player and a version of the study's program.
 
     The version ``""`` stands for the last version.
     """
@@ -124,8 +124,8 @@ def read_implementations() -> dict[tuple[str, str], Implementation]:
 def find_implementation_or_last_version(player: str, version: str) -> Implementation | None:
     """Return our agents for a published player in this version of the study's program, or else in its last version.
 
-    Return None if no agents are listed: then our agent has the player's label, and no difference between the study's
-    text and code is known.
+    Return None if neither version is listed. Our agent then has the same label as the published player, and no
+    difference between the study's text and code is known.
     """
     return read_implementations().get((player, version)) or read_implementations().get((player, ""))
 
@@ -151,6 +151,6 @@ def _parse_published_rate(row: dict[str, str]) -> PublishedRate:
 
 
 def _read_rows(name: str) -> Iterator[dict[str, str]]:
-    """Read the table ``NAME.csv`` beside this file, and return its rows by column."""
+    """Return the rows of the table ``{name}.csv`` beside this file, each as a dictionary from column to text."""
     text = (files("analytics.report.published") / f"{name}.csv").read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())

@@ -39,7 +39,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure with our two figures, one from agents that follow the study's text and one by its code."""
+    """A published figure and our two: one from agents that follow the study's text, and one from its code."""
 
     figure: PublishedRate
     text: MeasuredRate | None  # None: not played yet
@@ -52,7 +52,7 @@ class ComparedRate:
 
 
 def build_measured_rate(figure: PublishedRate, player: str, opponent: str, results: ResultCounts) -> MeasuredRate:
-    """Build our result for a published figure, with whether it agrees with the figure.
+    """Build our result for a published figure, and determine whether the two agree.
 
     ``player`` and ``opponent`` are the labels of our agents. ``results`` are the losses, draws and wins of ``player``
     in the published seat.
@@ -67,13 +67,13 @@ NOT_AVAILABLE = "·"  # not known, or not played yet
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Comparisons of published figures with ours, with notes that are numbered in the order of their first use."""
+    """Comparisons of published figures with ours. Notes are numbered in the order of their first use."""
 
     comparisons: tuple[ComparedRate, ...]
 
     @property
     def comparisons_by_study(self) -> Iterator[tuple[Study, list[ComparedRate]]]:
-        """The studies that have comparisons, each with its comparisons, in the order of the studies."""
+        """Each study that has comparisons, together with these comparisons, in the order of ``read_studies``."""
         for study in read_studies():
             comparisons = [rate for rate in self.comparisons if rate.figure.study == study.study]
             if comparisons:
@@ -149,7 +149,10 @@ def _format_rate_and_interval(measured_rate: MeasuredRate | None) -> str:
 
 
 def _format_agreement(measured_rate: MeasuredRate | None) -> str:
-    """Return "yes" or "no" for whether our rate agrees, or ``NOT_AVAILABLE`` if it was not measured."""
+    """Return "yes" if our rate agrees with the published one, and "no" if not.
+
+    Return ``NOT_AVAILABLE`` if our rate was not measured.
+    """
     return NOT_AVAILABLE if measured_rate is None else "yes" if measured_rate.agrees else "no"
 
 
@@ -181,7 +184,7 @@ def count_results_in_seat(tally: Tally, seat: str) -> ResultCounts:
 
 
 def estimate_win_rate(results: ResultCounts, draws_for: str) -> Estimate:
-    """Estimate the share of games won from losses, draws and wins, with Wilson's interval.
+    """Estimate the share of games won, with Wilson's interval; ``results`` are the losses, draws and wins.
 
     If ``draws_for`` is ``'player'``, a draw counts as a win, as in some studies; otherwise, it counts as not won.
     Without games, the estimate is 0, and its interval is from 0 to 1.
@@ -202,7 +205,7 @@ def estimate_published_rate(figure: PublishedRate) -> Estimate:
 
 
 def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
-    """Return whether our rate is within three points of the published rate or range, or their intervals overlap."""
+    """Return whether our rate is within three points of the published rate or range, or the two intervals overlap."""
     theirs = estimate_published_rate(figure)
     distance = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
     return distance <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
@@ -214,7 +217,8 @@ TINTS = {"yes": 0.5, "no": -0.5}  # tints of the cells that say whether rates ag
 def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[str, str]) -> str:
     """Render the HTML page with all comparisons.
 
-    ``command_note`` says which command produced the page. ``plots`` has a chart in SVG for each study, by its letter.
+    ``command_note`` says which command produced the page. ``plots`` has a chart of each study as SVG; the key is the
+    study's letter.
     """
     return render_template(
         "reproduction.html",
@@ -250,7 +254,10 @@ def _build_study_table(reproduction: Reproduction, study: Study, comparisons: Se
 
 
 def _build_tinted_cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
-    """Build the cells of the column with this name, with hints; cells that say "yes" or "no" are tinted."""
+    """Build the cells of the column with this name; ``hints`` has a hint for each cell, or is empty.
+
+    Cells that say "yes" or "no" are tinted.
+    """
     texts = columns[name].texts if name in columns else ()
     return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
 

@@ -74,9 +74,15 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     """Return a summary of the evaluations, with a row for each agent or, if ``by_ply``, for each agent and ply.
 
-    Columns: ``agent``, ``ply`` (null without ``by_ply``); counts ``turns``, ``reported``, ``judged``; means ``value``,
-    ``result``, ``exact`` (-1 to 1); ``error``, the root mean square error of ``value``; ``seconds``, the mean, and
-    ``slowest``.
+    Columns:
+
+    - ``agent``, and ``ply``, which is null without ``by_ply``;
+    - ``turns``, the number of turns with an evaluation, ``reported``, the number of those with a value, and ``judged``,
+      the number of those whose exact value is known;
+    - ``value``, ``result`` and ``exact``, the means of the reported values, of the results and of the exact values,
+      from -1 to 1 for the agent;
+    - ``error``, the root mean square of value minus result;
+    - ``seconds`` and ``slowest``, the mean and the longest time of a turn.
     """
     turns = TURNS.format(condition=f"\n{data.selection.condition}\n")
     rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))

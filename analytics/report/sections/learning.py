@@ -59,7 +59,10 @@ def build_section_on_trained_policies(data: ReportData) -> Result:
 
 
 def _build_thinned_values_table(curves: list[LearningCurve]) -> Table:
-    """Build the table of the values of curves; if there are too many, it has only every second, third, ... step."""
+    """Build the table of the values of learning curves.
+
+    If there are many more than ``MAX_ROWS`` values, the table has only every second, third or n-th step of each curve.
+    """
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
     rows = frame.filter(step % (1 + len(frame) // MAX_ROWS) == 0)
@@ -144,9 +147,10 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
 
 
 def _pivot_passes_to_generations(rows: pl.DataFrame) -> pl.DataFrame:
-    """Convert a curve by passes to the form of a curve by generations.
+    """Convert a learning curve with passes to the form of a curve with generations: one row for each pass.
 
-    The result has a column for each combination of an error and a number of pieces.
+    There is a column for each combination of an error and a number of pieces. The column ``generation`` has the number
+    of the pass.
     """
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()

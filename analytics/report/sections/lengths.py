@@ -120,7 +120,7 @@ def lengths_by_rules_and_agent_frame(data: ReportData) -> pl.DataFrame:
 
 
 def _count_results_of_seat(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """Return the counts of games as won, drawn and lost by the agent in ``seat``.
+    """Return the counts of games as wins, draws and losses of the agent in ``seat``, who is named in column ``agent``.
 
     Games of an agent against itself count only for seat 0.
     """
@@ -139,7 +139,7 @@ def _count_results_of_seat(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
 
 
 def _compute_random_shares(data: ReportData, frame: pl.DataFrame) -> list[float | None]:
-    """Compute, for each row, the share of games with its length under random play, or None if it is not known."""
+    """Compute, for each row, the share of random games that have the row's length, or None if it is not known."""
     rules_by_name = {record.rules.name: record.rules for record in data.records.values()}
     chances = {name: length_probabilities(rules) for name, rules in rules_by_name.items()}
     return [
@@ -168,7 +168,7 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 def _build_chart(rows: pl.DataFrame, max_share: float) -> Spec:
     """Build the chart of shares by length, with intervals and, if they are known, the shares under random play.
 
-    Each bar has the games won at the bottom, then the games lost, then the draws.
+    Each bar has the games won at the bottom, then the games lost, then the draws. The scale ends at ``max_share``.
     """
     counts = zip(style.RESULT_COLOURS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}

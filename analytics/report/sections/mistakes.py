@@ -160,7 +160,10 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 
 
 def _build_chart(rows: pl.DataFrame, colour: str, max_share: float) -> Spec:
-    """Build the chart of an agent's share of blunders by ply, for gifts and for placements, with intervals."""
+    """Build the chart of an agent's share of blunders by ply, for gifts and for placements, with intervals.
+
+    The scale ends at ``max_share``.
+    """
     height = quantitative(
         "blunders", title="blunders", axis=style.SHARE_AXIS, scale={"domain": [0, max_share], "nice": False}
     )

@@ -98,7 +98,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
 
 
 def _describe_first_free_plies(data: ReportData) -> str:
-    """Describe the ply from which games count, if openings were imposed; otherwise return ""."""
+    """Describe from which ply on games count if openings were imposed; otherwise return ""."""
     games_by_ply: dict[int, int] = {}
     for record in data.records.values():
         ply = record.spec["opening_plies"]
@@ -166,9 +166,10 @@ def _add_shares_scores_and_intervals(counts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_figures_of_all_and_each(frame: pl.DataFrame, kind: DecisionKind, data: ReportData) -> list[Figure]:
-    """Build figures of two 4 x 4 boards: one for each of the first plies of all agents, and one for each agent.
+    """Build the figures, each of which has two 4 x 4 boards: the shares and the scores of the choices.
 
-    The figure of an agent is about the agent's first free ply.
+    There is a figure for each of the first free plies, about all agents together, and a figure for each agent, about
+    its first free ply.
     """
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH_GAMES)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
@@ -188,7 +189,8 @@ def _build_figures_of_all_and_each(frame: pl.DataFrame, kind: DecisionKind, data
 def _render_share_and_score_boards(rows: pl.DataFrame, kind: DecisionKind, max_score_deviation: float) -> SvgPicture:
     """Render two boards side by side: the shares of the cells or pieces that were chosen, and the scores.
 
-    The colour of a score depends on 2 score - 1, whose absolute value ``max_score_deviation`` has the full colour.
+    The colour of a score shows 2 score - 1. It is strongest where the absolute value of this number is at least
+    ``max_score_deviation``.
     """
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))
@@ -209,7 +211,10 @@ def _render_share_and_score_boards(rows: pl.DataFrame, kind: DecisionKind, max_s
 
 
 def _render_tile(kind: DecisionKind, index: int, left: float, text: str, shade: float) -> str:
-    """Render a cell or a piece with its name and a number, on a background from orange (-1) to blue (1)."""
+    """Render the tile of a cell or a piece, with its name and ``text``, on a board that begins at x = ``left`` pixels.
+
+    ``shade`` is the background colour, from orange (-1) to blue (1).
+    """
     x, y = left + index % SIDE * TILE_SIZE, (HEADING + index // SIDE) * TILE_SIZE
     colour, opacity = style.SECOND_COLOUR if shade < 0 else style.FIRST_COLOUR, MAX_SHADE * min(1.0, abs(shade))
     fill = f'fill="{colour}" fill-opacity="{opacity:.3g}" stroke="{style.FAINT}" stroke-width="0.5"'

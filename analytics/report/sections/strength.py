@@ -98,9 +98,9 @@ def _describe_variance_unit(data: ReportData) -> str:
 
 
 def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
-    """Build cells with the scores against one agent, tinted by whether the scores are above or below one half.
+    """Build the cells of a column of scores against one agent, tinted by whether each score is above or below one half.
 
-    A score of None says that the two agents never met.
+    ``column`` has the texts of the cells. A score of None says that the two agents never met.
     """
     return [
         Cell("", hint="itself", is_diagonal=True)
@@ -142,7 +142,10 @@ def build_ratings_section(data: ReportData) -> Result:
 
 
 def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build the columns of superiority over the agents in ``frame``, with row numbers as headings."""
+    """Build a column for each of the best agents in ``frame``: the probabilities that other agents are stronger.
+
+    The heading of a column has the number of the agent's row.
+    """
     ratings = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
     return [
         column._replace(heading=f"> {number}")
@@ -216,7 +219,11 @@ def _clip_ends_and_drop_unbounded_ratings(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_chart_row(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
-    """Build a row of the chart: its values, its texts, and the distances of the texts from the top, in pixels."""
+    """Build a row of the chart: its values, its texts, and the distances of texts and dot from the top, in pixels.
+
+    ``lines`` are the lines of the agent's label, ``index`` is the number of the row from 0, and ``step`` is the height
+    of each row in pixels.
+    """
     number = format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
     ends = {name: row[name] for name in ("elo", "low", "high")}
     return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}

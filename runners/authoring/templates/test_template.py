@@ -15,13 +15,13 @@ def test_it_keeps_to_the_rules_of_the_arena() -> None:
 
 
 def test_it_takes_a_win() -> None:
-    """Expect piece 3 on d1, which is cell 3: there it completes a row of low pieces."""
+    """Expect piece 3 on d1, which is cell 3, because it completes a row of low pieces there."""
     cell, _ = choose_turn(load_own_agent(FOLDER, "template"), "012./..../..../.... 3")
     assert cell == 3
 
 
 def test_it_gives_no_win_away() -> None:
-    """Expect no gift that wins on d1: the pieces in row 1 are low and uncoloured, unless C is placed there first."""
+    """Expect no gift that wins on d1, that is, no low or uncoloured piece, unless the agent has blocked d1 with C."""
     agent = load_own_agent(FOLDER, "template")
     for seed in range(10):
         cell, gift = choose_turn(agent, "012./..../..../.... C", seed)

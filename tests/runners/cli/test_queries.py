@@ -84,8 +84,9 @@ def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(
     assert shown.startswith(f"Game {run} {game}: ")
     assert "random" in shown
     assert "dumb" in shown
-    square = qarena(*start, "--rules", "square", "--by", "placement").out.splitlines()[-1]
-    assert "a1 for a1 d1 a4 d4;" in square
+    square = qarena(*start, "--rules", "square", "--by", "placement").out.splitlines()
+    assert "a1 for a1 d1 a4 d4;" in square[-2]
+    assert square[-1].startswith("Left out, because nobody chose here")
 
 
 def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, indexed_sample: str) -> None:

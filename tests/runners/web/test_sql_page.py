@@ -89,7 +89,7 @@ def test_an_answer_is_a_table_with_links_a_file_and_a_chart(reader: Visitor) -> 
         ("COPY games TO 'x'", "one SELECT that only reads"),
         ("SELECT * FROM read_text('/etc/passwd')", "read_text() is not allowed here"),
         ("SET memory_limit = '1TB'", "one SELECT that only reads"),
-        ("SELECT * FROM positions LIMIT 1", "not indexed to ply 6: run 'qarena archive index --archive "),
+        ("SELECT * FROM positions LIMIT 1", "not indexed to ply 6 (run 'qarena archive index --archive "),
         ("SELECT nothing FROM games", "Binder Error"),
         ("<script>alert(1)</script>", "SQL"),
     ],
