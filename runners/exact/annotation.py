@@ -211,10 +211,8 @@ def output_mistakes(
         result = opened.mistakes(positions=0 if output.form in STREAMED_FORMATS else max_positions, **games)
         agent = None if games.get("agent") is None else opened.find_label(str(games["agent"]))
     if result.missing:
-        run = games.get("run") or ()
-        game_filter = GameFilter(
-            games.get("where"), (run,) if isinstance(run, str) else (*run,), games.get("rules"), agent
-        )
+        runs = tuple(list_run_id_texts(games.get("run")))
+        game_filter = GameFilter(games.get("where"), runs, games.get("rules"), agent)
         raise RequestError(
             f"no decision of these games is judged in archive {root} (the option --choices also counts how easy each "
             "mistake was to avoid, and is slower: docs/decisions.md); this judges them: "
