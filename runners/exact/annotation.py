@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 import typer
 
 from analytics import format_archive_option, open_archive
+from analytics.arguments import list_run_id_texts
 from analytics.exact.annotation import (
     AnnotationOptions,
     AnnotationSummary,
