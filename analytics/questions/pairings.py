@@ -36,6 +36,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import MAX_PAIRS
+from analytics.store.texts import format_count_with_noun
 
 
 @dataclass(frozen=True)
@@ -474,7 +475,10 @@ def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames
     notes = []
     for label, label_codes in ambiguous_labels.items():
         names = " and ".join(_format_code_label(label, code) for code in label_codes)
-        notes.append(f"{label!r} was played by {len(label_codes)} codes, shown as {names}: --run chooses runs of one")
+        notes.append(
+            f"{label!r} was played by {format_count_with_noun(len(label_codes), 'code')}, "
+            f"shown as {names}: --run chooses runs of one"
+        )
     extended = [run_id for run_id, record in records.items() if _is_extended_by_unverified_code(record)]
     if extended:
         notes.append(f"run {', '.join(extended)} has games of several codes under one label: other code extended it")

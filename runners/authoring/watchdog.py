@@ -113,7 +113,7 @@ class Watchdog:
 def _describe_positions(batch: Batch) -> str:
     """Describe a batch by its first position and the number of other positions."""
     other_count = len(batch.lanes) - 1
-    return f"position {format_position(batch.position(0))}{f' and {other_count} others' if other_count else ''}"
+    return f"position {format_position(batch.position(0))}{f' and {other_count:,} more' if other_count else ''}"
 
 
 class WatchedPlayer(BatchPlayer):

@@ -186,7 +186,7 @@ class CompilingNotice:
 
     def __call__(self) -> None:
         """Print the note at the first call; later, print the number of compiled kernels at most once in ten seconds."""
-        from analytics.questions.columns import format_count_with_noun
+        from analytics.store.texts import format_count_with_noun
 
         now = self._clock()
         if self._last is None:
@@ -202,7 +202,7 @@ class CompilingNotice:
 
     def print_total(self) -> None:
         """Print how many kernels were compiled and how long that took, if a note was printed before."""
-        from analytics.questions.columns import format_count_with_noun
+        from analytics.store.texts import format_count_with_noun
 
         if self._last is not None:
             count = format_count_with_noun(compilation_progress.compiled, "kernel")

@@ -22,12 +22,12 @@ from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     ResultColumn,
     describe_seat_roles,
-    format_count_with_noun,
     format_percent,
     format_plies,
     number_column,
     pairing_columns,
 )
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from runners.config.objectives import Objective, SweepTarget, build_objective
 from runners.config.schemas import RunConfig, check_keys_and_values
@@ -236,7 +236,7 @@ def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]
             f"asked for {format_count_with_noun(games, 'game')} a pairing; its run holds more, and all are counted"
         )
     if pairings > MAX_ROWS:
-        notes.append(f"has {pairings:,} pairings, of which the first {MAX_ROWS} are shown")
+        notes.append(f"has {format_count_with_noun(pairings, 'pairing')}, of which the first {MAX_ROWS} are shown")
     return notes
 
 

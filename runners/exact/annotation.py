@@ -19,7 +19,6 @@ from analytics.exact.annotation import (
 )
 from analytics.questions.columns import (
     format_count_per_second,
-    format_count_with_noun,
     format_duration,
 )
 from analytics.questions.selection import GameFilter, select_games
@@ -28,6 +27,7 @@ from analytics.report.frame_formats import STREAMED_FORMATS
 from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
 from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError

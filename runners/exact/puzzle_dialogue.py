@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from analytics.exact.puzzles import Puzzle
-from analytics.questions.columns import format_count_with_noun, format_percent_whole
+from analytics.questions.columns import format_percent_whole
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import NotFoundError, RequestError
 from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
 from quarto.notation import format_cell, format_piece
@@ -40,7 +41,11 @@ def describe_task(puzzle: Puzzle) -> str:
 def describe_theme(puzzle: Puzzle) -> str:
     """Describe in one sentence what the right turn of a puzzle achieves."""
     if puzzle.value:
-        return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
+        return (
+            "A trap: every reply loses at once."
+            if puzzle.depth == 3
+            else f"A win in {format_count_with_noun(puzzle.depth, 'placement')}."
+        )
     return (
         "The only safe turn: every other loses at once." if puzzle.depth == 2 else "The only turn that holds the draw."
     )

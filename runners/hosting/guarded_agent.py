@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer, build_player
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import (
     AnswerError,
@@ -88,7 +89,7 @@ class Fault:
     @property
     def description(self) -> str:
         """The fault, the first position in which it occurred, and how often it occurred."""
-        times = "once" if self.count == 1 else f"{self.count:,} times"
+        times = "once" if self.count == 1 else format_count_with_noun(self.count, "time")
         return f"{self}, first in position {self.position}: {times}"
 
 
@@ -342,7 +343,8 @@ class GuardedAgent:
         if self._games >= MIN_FORFEITED_GAMES and self._forfeits == self._games:
             faults = "; ".join(fault.description for fault in self.list_faults_by_frequency(*FAULT_VERBS))
             raise AllForfeitedError(
-                f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}; "
+                f"agent '{self.label}' has forfeited all its "
+                f"{format_count_with_noun(self._games, 'game')}: it {faults}; "
                 "what was played is kept, and --keep-going plays on"
             )
 

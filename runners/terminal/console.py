@@ -27,10 +27,11 @@ from rich.table import Column
 from rich.text import Text
 
 from analytics import format_archive_option
-from analytics.questions.columns import Table, format_count_per_second, format_count_with_noun, format_duration
+from analytics.questions.columns import Table, format_count_per_second, format_duration
 from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
 from analytics.report.text_tables import build_escaped_table as build_escaped_table  # noqa: PLC0414  (for all who print)
 from analytics.report.text_tables import print_fitting_tables
+from analytics.store.texts import format_count_with_noun
 
 if TYPE_CHECKING:
     from analytics.questions.selection import GameFilter
@@ -148,7 +149,7 @@ class ProgressBar:
         If no turn has been taken, the description stays as it is.
         """
         if turns:
-            self.set_description(f"{self._description}, {turns:,} turns")
+            self.set_description(f"{self._description}, {format_count_with_noun(turns, 'turn')}")
 
     def set_done(self, done: int) -> None:
         """Set the number of finished units."""

@@ -335,7 +335,7 @@ NO_GAMES = (
     ("[ending=line] [result=1-0] F@b1", "tag 'ending': line contradicts the plies: the game is not over after 1"),
     (f"[result=2-0] {WON}", "tag 'result': '2-0' is not one of 1-0, 0-1, 1/2-1/2"),
     (f"[ending=lines] {WON}", "tag 'ending': 'lines' is not known; did you mean 'line'? valid:"),
-    (f"[opening=5] {WON}", "tag 'opening': 5 plies were imposed, and the game has 4"),
+    (f"[opening=5] {WON}", "tag 'opening': imposed plies: 5, and plies of the game: 4"),
     (f"[opening=-1] {WON}", "tag 'opening': '-1' is not a number of plies, 0 to 16"),
     (f"[date=21.11.2026] {WON}", "tag 'date': '21.11.2026' is not a day such as 2026-11-21"),
     (f"[date=20261121] {WON}", "tag 'date': '20261121' is not a day such as 2026-11-21"),

@@ -186,7 +186,7 @@ def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: A
         for where in (None, "true"):
             rated = compute_head_to_head(more, GameFilter(where, trainings=False))
             assert rated.results == before.results
-            assert "2 runs of trainings are left out: --trainings includes them" in rated.notes
+            assert "2 runs of trainings left out: --trainings includes them" in rated.notes
             assert compute_head_to_head(more, GameFilter(where)).games == before.games + 96
         assert compute_head_to_head(more, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
         with pytest.raises(
@@ -244,7 +244,10 @@ def test_a_run_that_lacks_games_is_noted(archive: ArchiveStore) -> None:
 
 
 def test_games_against_oneself_are_noted(opened: OpenArchive) -> None:
-    assert "16 games of agents against themselves say nothing about strength" in compute_head_to_head(opened).notes
+    assert (
+        "nothing about strength follows from 16 games of agents against themselves"
+        in compute_head_to_head(opened).notes
+    )
 
 
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: ArchiveStore, opened: OpenArchive) -> None:

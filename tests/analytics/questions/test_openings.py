@@ -356,7 +356,7 @@ def test_what_imposed_openings_leave_out_is_said(tmp_path: Path) -> None:
     with open_archive(index_first_plies(archive).root) as opened:
         mixed = run_openings_query(opened, OpeningsQuery())
         assert (mixed.games, mixed.first_free) == (2, False)
-        hint = "--first-free counts all games at their first free decision"
+        hint = "ask for first free decisions to count them"
         assert mixed.notes == (f"left out, because nobody chose here: {imposed} games with 2 imposed plies: {hint}",)
         every = run_openings_query(opened, OpeningsQuery(by="turn", first_free=True))
         assert every.games == free + 2
