@@ -12,11 +12,11 @@ from analytics.questions.columns import format_percent_whole
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import NotFoundError, RequestError
 from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
-from quarto.notation import format_cell, format_piece
+from quarto.notation import CLASSIC_NAME, format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solution import Solution, SolvedTurn, turn_sort_key
 from quarto.views import Position
-from runners.config.yaml_options import load_rules
+from runners.config.yaml_options import load_rules, read_option_comment
 from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve
 from runners.play.dialogue import parse_and_play_decision, quote_input
 from runners.play.screens import Screen
@@ -133,6 +133,8 @@ class PuzzleDialogue:
         for current in range(first_number, len(self._puzzles) + 1):
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
+            if puzzle.rules != CLASSIC_NAME:
+                heading += f" {read_option_comment('rules', puzzle.rules)}"
             if (
                 not self._try_to_finish_puzzle(puzzle, heading)
                 or self._screen.prompt("Enter for the next puzzle, or quit").strip()

@@ -111,4 +111,4 @@ def serve(archive: str | PurePath = DEFAULT_ARCHIVE, host: str = "127.0.0.1", po
     """
     from runners.web import server
 
-    server.serve(parse_location(archive), host, port, None, None, False)
+    server.serve(parse_location(archive), host, port, None, None, False, "runners.serve")

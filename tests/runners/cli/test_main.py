@@ -27,7 +27,7 @@ from analytics.store.ranges import compute_checksum
 from quarto.errors import FailureError, RequestError
 from quarto.sources import CompilationProgress
 from runners.cli import options
-from runners.cli.main import CompilingNotice
+from runners.cli.main import COMMAND_SYNONYMS, CompilingNotice
 from tests.another_user import another_user, visible_folder
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -214,6 +214,35 @@ def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt(
     assert qarena("agents") == (143, "", "interrupted\n")
     error = FailureError("the disk is full")
     assert qarena("agents") == (1, "", "error: the disk is full\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [
+        ("rank", "rate"),
+        ("Elo", "rate"),
+        ("match", "run"),
+        ("analyse", "solve"),
+        ("list", "archive ls"),
+        ("trian", "train"),
+    ],
+)
+def test_a_word_that_is_no_command_suggests_the_one_that_does_it(word: str, command: str, qarena: Qarena) -> None:
+    expected = f"error: No such command '{word}': did you mean '{command}'? (see 'qarena --help')\n"
+    assert qarena(word) == (2, "", expected)
+
+
+def test_every_suggested_command_exists(qarena: Qarena) -> None:
+    for command, words in COMMAND_SYNONYMS.items():
+        assert qarena(*command.split(), "--help").code == 0
+        assert all(qarena(word).code == 2 for word in words.split())  # none has become a command
+
+
+def test_debug_is_in_no_record(qarena: Qarena, tmp_path: Path) -> None:
+    before = ["qarena", "run", "random", "dumb", "games=2", "--debug"]
+    assert qarena(*before[1:]).code == 0
+    assert sys.argv == before
+    assert [record.command for record in ArchiveStore(tmp_path / "data/archive").load_runs()] == [" ".join(before[:-1])]
 
 
 def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:
