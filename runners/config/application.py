@@ -33,6 +33,7 @@ from runners.config.objectives import Objective, SweepTarget, build_objective
 from runners.config.schemas import RunConfig, check_keys_and_values
 from runners.config.yaml_options import to_plain_dict
 from runners.hosting import interruption
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -202,11 +203,12 @@ def _play_experiment_printing_later(experiment: Experiment, objective: Objective
     log = Path(hydra_config.runtime.output_dir) / f"{hydra_config.job.name}.log"
     for note in request.notes:
         console.print_note(note)
+    is_default = not any(override.startswith("games=") for override in hydra_config.overrides.task)
     with (
         interruption.stop_on_signal_then_force_exit() as stop,
-        console.show_progress_bar_or_notes("playing", "games", request.progress) as progress,
+        console.show_progress_bar_or_notes("playing", "games", request.progress) as bar,
     ):
-        outcome = execute_experiment(experiment, launch.command, stop, progress)
+        outcome = execute_experiment(experiment, launch.command, stop, _PlayingProgress(bar) if is_default else bar)
     value = None if outcome.interrupted else objective.value(experiment, outcome.results)
 
     def print_tables_and_objective() -> None:
@@ -224,6 +226,24 @@ def _play_experiment_printing_later(experiment: Experiment, objective: Objective
         columns=_build_sweep_columns(outcome, objective, value),
         notes=_list_sweep_row_notes(request, outcome),
     )
+
+
+class _PlayingProgress:
+    """The progress of games whose number nobody chose: after a few seconds of slow games, a note says how to choose."""
+
+    def __init__(self, bar: console.ProgressBar) -> None:
+        self._bar, self._games, self._total, self._clock = bar, 0, 0, WorkClock()
+        self._notice = console.LongTimeNotice("; games=1000 plays fewer a pairing", lambda: self._clock.seconds)
+        self.report_turns = bar.report_turns
+
+    def start(self, games: int) -> None:
+        self._total, self._clock = games, WorkClock()
+        self._bar.start(games)
+
+    def advance(self, games: int) -> None:
+        self._games += games
+        self._bar.advance(games)
+        self._notice.print_if_due(self._games, self._total)
 
 
 def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:

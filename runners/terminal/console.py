@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
@@ -118,7 +118,33 @@ def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = F
     return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
 
 
-# Progress: a bar on a terminal; elsewhere a line a minute.
+# Progress: a bar on a terminal; elsewhere a line a minute; and early on, how to ask for less.
+
+MEASURED_SECONDS = 5.0  # of work, from which the time for the rest is estimated
+LONG_SECONDS = 60.0  # the shortest estimate that is printed
+
+
+class LongTimeNotice:
+    """A note that the work on some games will take long, and how to ask for fewer. It is printed at most once."""
+
+    def __init__(self, fewer_games_hint: str, read_seconds: Callable[[], float]) -> None:
+        """``fewer_games_hint`` continues the note; ``read_seconds`` returns the seconds of work so far."""
+        self._hint, self._read_seconds, self._is_due = fewer_games_hint, read_seconds, True
+
+    def print_if_due(self, done_games: int, total_games: int) -> None:
+        """Print the note if the rest will take long at the pace so far; ``done_games`` games are done."""
+        seconds = self._read_seconds()
+        if not (self._is_due and done_games and seconds >= MEASURED_SECONDS):
+            return
+        self._is_due = False
+        remaining_seconds = seconds * (total_games - done_games) / done_games
+        if remaining_seconds >= LONG_SECONDS:
+            total = format_count_with_noun(total_games, "game")
+            print_note(
+                f"{total} take about {format_duration(remaining_seconds)} more{self._hint} (you can "
+                "stop at any time, because the same command goes on)"
+            )
+
 
 NOTE_SECONDS = 60.0  # between two lines of progress without a terminal
 

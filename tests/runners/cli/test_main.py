@@ -53,6 +53,18 @@ def played_archive(made_archive: Path, tmp_path: Path) -> Path:
 # run.
 
 
+def test_a_long_run_whose_number_of_games_nobody_chose_says_how_to_choose(
+    qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MEASURED_SECONDS", "LONG_SECONDS"):
+        monkeypatch.setattr(f"runners.terminal.console.{limit}", 0.0)
+    note = r"100,000 games take about \d+ min more; games=1000 plays fewer a pairing \(you can stop .*\)\n"
+    assert re.fullmatch(note, qarena("run", "random", "dumb", "seed=5").err)
+    assert qarena("run", "random", "dumb", "games=1000", "seed=6").err == ""
+    monkeypatch.setattr("runners.terminal.console.LONG_SECONDS", 60.0)
+    assert qarena("run", "random", "dumb", "seed=7").err == ""
+
+
 def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: Path) -> None:
     result = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
     assert (result.code, result.err) == (0, "")

@@ -220,7 +220,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("MEASURED_SECONDS", "LONG_SECONDS"):  # a long time is announced
-        monkeypatch.setattr(f"runners.exact.annotation.{limit}", 0.0)
+        monkeypatch.setattr(f"runners.terminal.console.{limit}", 0.0)
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
     assert nothing.refusal.endswith(f"this judges them: qarena annotate --archive {root}\n")
