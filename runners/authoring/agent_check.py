@@ -204,7 +204,7 @@ def _run_own_and_game_checks(
         )
         yield CheckResult("no memory between games", difference is None, text)
     players = [watched.guarded_agents[0].fork_player() for watched in (engine, second_engine)]
-    logged_text = "".join(getattr(player, "printed", "") for player in players)
+    logged_text = "".join(player.printed for player in players)
     yield _build_prints_result(captured_output.getvalue(), logged_text)
 
 

@@ -53,8 +53,8 @@ def _suggest_command(name: str, commands: Iterable[str]) -> str:
 
     The text is empty if no command is similar.
     """
-    synonym = [command for command, words in COMMAND_SYNONYMS.items() if name.lower() in words.split()]
-    return describe_nearest_name(*synonym, synonym) if synonym else describe_nearest_name(name, commands, 0.6)
+    meant = next((command for command, words in COMMAND_SYNONYMS.items() if name.lower() in words.split()), None)
+    return describe_nearest_name(name, commands, 0.6) if meant is None else describe_nearest_name(meant, [meant])
 
 
 class InterruptibleCommandGroup(TyperGroup):

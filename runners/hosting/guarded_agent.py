@@ -293,8 +293,7 @@ class GuardedAgent:
             turn: The turn (cell, gift).
 
         """
-        unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
+        answer, report = describe_illegal_turn(position, player.unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
             if self.first_illegal_report:
                 return
@@ -326,8 +325,7 @@ class GuardedAgent:
             yield f"agent '{self.label}' {line}"
 
     def _list_player_remarks(self) -> list[str]:
-        remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
-        return remarks()
+        return self._player.remarks()
 
     def add_game_counts(self, games: int, forfeits: int) -> None:
         """Add to the counts of finished and forfeited games."""

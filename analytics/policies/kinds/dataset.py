@@ -85,6 +85,11 @@ class Dataset:
         """Return ``NO_VALUE`` for every turn, because a dataset in memory has no evaluations: [16, G]."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
+    @property
+    def evaluation_sums(self) -> dict[str, str]:
+        """No fingerprints of reported values, because a dataset in memory has none: see ``GameStream``."""
+        return {}
+
     def list_run_spans(self) -> Iterator[RunSpan]:
         """Yield, for each run, its record and the span of its games in the arrays of the dataset."""
         yield from map(RunSpan, self.runs, self.begins[:-1], self.begins[1:])

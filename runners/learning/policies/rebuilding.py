@@ -148,7 +148,7 @@ def _derive_again_noting_changed_runs(
         learned, games = derive_from_selection(
             derivation["kind"], derivation["parameters"], selection, threads, order, trusted
         )
-        sums, evaluation_sums = games.compute_fingerprints(threads), getattr(games, "evaluation_sums", {})
+        sums, evaluation_sums = games.compute_fingerprints(threads), games.evaluation_sums
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
     logged = card.learned.get("evaluations", {})

@@ -260,8 +260,8 @@ def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPo
     The games are all in memory, or are read during the derivation.
     """
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
-    sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
-    return DerivedPolicy(learned.policy, games.to_stepped_id_ranges(), sums, learned.curve, evaluation_sums)
+    sums = games.compute_fingerprints(request.threads)
+    return DerivedPolicy(learned.policy, games.to_stepped_id_ranges(), sums, learned.curve, games.evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
