@@ -30,8 +30,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 install: $(VENV)/installed
 
+# The tournament first, because it compiles only what it needs; then what all other commands need.
 run: install
 	$(BIN)/qarena run experiment=round_robin
+	@$(BIN)/qarena warm
 
 test: ready
 	$(PYTEST) -n $(WORKERS) -m "not slow and not extras" --durations=5 --durations-min=2

@@ -74,19 +74,21 @@ DEPTH = 1  # index of the parameter, by a policy
 
 @inline_function
 def finished_line_value(evaluation_mode: int, placements_to_go: int) -> int:
-    """Return what a line is worth to the player who finishes it, under this evaluation.
+    """Return what a line is worth to the player who finishes it, by the evaluation ``evaluation_mode``.
 
-    ``placements_to_go`` is the number of placements that the search could still make, including the one that finishes
-    the line.
+    With ``SHARE_EVALUATION`` every line is worth the same. With ``SOONER_WIN_EVALUATION`` it is worth
+    ``placements_to_go``: the number of placements that the search could still make, including the one that finishes the
+    line.
     """
     return FULL_SHARE if evaluation_mode == SHARE_EVALUATION else placements_to_go
 
 
 @inline_function
 def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) -> int:
-    """Return the value, for the mover, of a position at the depth limit.
+    """Return what a position at the depth limit is worth to the mover, by the evaluation ``evaluation_mode``.
 
-    ``safe_left`` of the ``pieces_left`` pieces that the mover could give are safe.
+    ``pieces_left`` is the number of pieces that the mover could give, and ``safe_left`` is the number of safe ones
+    among them.
     """
     if evaluation_mode == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
@@ -95,25 +97,29 @@ def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) ->
 
 @inline_function
 def memory_key(position: PackedPosition, depth: int) -> int:
-    """Pack the depth and everything in a position except its lanes into 25 bits; the hand must not be empty.
+    """Pack the occupied cells, the piece in hand and the depth of a search into 25 bits.
 
-    The key is never 0 once a piece is on the board.
+    Together with the lanes of the position, the key identifies a search. The hand must not be empty. The key is never 0
+    once a piece is on the board.
     """
     return position.occupied | (position.hand << 16) | (depth << 20)
 
 
 @inline_function
 def memory_index(lanes: int, key: int) -> int:
-    """Return the index of the first of the two memory words that a position with these lanes and this key may use."""
+    """Return the index of the memory entry of a position with these lanes and this key.
+
+    An entry has two words. The index is that of its first word.
+    """
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
 
 @inline_function
 def one_placement_search_value(position: PackedPosition, evaluation_mode: int, rules: Any) -> int:
-    """Return the value of a position whose hand cannot win at once, searched one placement deep.
+    """Search one placement deep, and return what the position is worth to the mover.
 
-    ``search_value`` uses this for depth 1 under ``SHARE_EVALUATION``. The value is the greatest over all cells and
-    gifts.
+    This value is the greatest over all cells and gifts. The piece in hand must not finish a line. ``search_value``
+    calls this function for depth 1 if the evaluation is ``SHARE_EVALUATION``.
     """
     best = int64(-UNBOUNDED)
     empty, pieces_left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
@@ -135,9 +141,9 @@ SEARCH_SIGNATURE = types.int64(
 def search_value(
     position: PackedPosition, depth: int, alpha: int, beta: int, evaluation_mode: int, rules: Any, agent: Any
 ) -> int:
-    """Return the value, for the mover, of a position whose hand cannot win at once.
+    """Search ``depth`` placements deep, and return what the position is worth to the mover.
 
-    The search is ``depth`` placements deep. A value that is not between ``alpha`` and ``beta`` is only a bound of the
+    The piece in hand must not finish a line. A value that is not between ``alpha`` and ``beta`` is only a bound on the
     true value (fail-soft).
     """
     if position.available == 0:
@@ -180,7 +186,7 @@ def search_value(
 def gift_value(
     position: PackedPosition, piece: int, depth: int, floor: int, evaluation_mode: int, rules: Any, agent: Any
 ) -> int:
-    """Return what it is worth to the giver to give ``piece``, if ``depth`` placements follow.
+    """Return what it is worth to the giver to give ``piece``, by a search of the ``depth`` placements that follow.
 
     A value that is not above ``floor`` is only an upper bound.
     """
@@ -241,9 +247,10 @@ def search_valued_gift(position: PackedPosition, depth: int, evaluation_mode: in
 
 @inline_function
 def proven_result_or_zero(valued_turn: int) -> float:
-    """Return 1 if a turn is proven to win, -1 if it is proven to lose, and 0 otherwise.
+    """Return 1 if a turn is proven to win, -1 if it is proven to lose, and 0 if neither is proven.
 
-    ``valued_turn`` was found with ``SOONER_WIN_EVALUATION``.
+    ``valued_turn`` is the turn packed with its value, as ``search_valued_turn`` or ``search_valued_gift`` found it by
+    ``SOONER_WIN_EVALUATION``.
     """
     value = valued_turn >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
@@ -267,10 +274,10 @@ POLICY_SEARCH_SIGNATURE = types.float64(
 
 @kernel(POLICY_SEARCH_SIGNATURE)
 def search_by_policy(position: PackedPosition, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
-    """Return the value, for the mover, of a position whose hand cannot win at once, with leaf values from a policy.
+    """Search ``depth`` placements deep, and return what the position is worth to the mover.
 
-    The search is ``depth`` placements deep. A value that is not between ``alpha`` and ``beta`` is only a bound of the
-    true value.
+    At the depth limit the value is that of the best turn by the agent's policy. The piece in hand must not finish a
+    line. A value that is not between ``alpha`` and ``beta`` is only a bound on the true value.
     """
     if position.available == 0:
         return float64(0.0)

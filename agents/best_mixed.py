@@ -6,7 +6,7 @@ from agents.mixed import Mixed
 
 
 class BestMixed(Mixed):
-    """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed`` with other parameters for its search.
+    """Study A's submission S309413 (``lorenzobellino/quarto-player``): ``mixed`` with other parameters for its search.
 
     It searches three placements deep when five or fewer pieces are unused. With ``faithful`` it follows the study's
     program, which searches five placements deep when fewer than eight pieces are off the board, counting the one in

@@ -36,11 +36,11 @@ TOPS = uint64(0x8080_8080_8080_8080)
 
 
 def _pack_pieces_by_preferred_values(value_bits: list[int]) -> int:
-    """Pack the pieces in the order in which study B prefers them: the n-th piece in the n-th group of four bits.
+    """Pack the pieces in study B's order of preference, the n-th piece in the n-th group of four bits.
 
-    ``value_bits`` has, for each of the eight attribute values in order of preference, the bit that it sets in a piece,
-    or 0. The study forms pieces from four of the first four values, then from four of the first five, and so on, in the
-    lexicographic order of the values' places.
+    This order follows from an order of the eight attribute values: ``value_bits`` has, for each value in that order,
+    the bit that it sets in a piece, or 0. The study forms pieces from four of the first four values, then from four of
+    the first five, and so on. With the same number of values, it takes the combinations in lexicographic order.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
@@ -49,10 +49,10 @@ def _pack_pieces_by_preferred_values(value_bits: list[int]) -> int:
 
 
 def _build_preference_tables() -> NDArray[np.uint64]:
-    """Build the table of packed preference orders: [4096], see ``_pack_pieces_by_preferred_values``.
+    """Build the table of the orders that ``_pack_pieces_by_preferred_values`` packs: [4096] uint64.
 
-    The index of an order has three bits for each of high, coloured, solid and square: the rank of this value among the
-    eight attribute values.
+    The index of an order consists of the ranks of high, coloured, solid and square among the eight attribute values,
+    with three bits for each.
     """
     lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
     for ranks in permutations(range(VALUES), ATTRIBUTES):
@@ -68,11 +68,15 @@ PREFERENCES = _build_preference_tables()
 
 @inline_function
 def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
-    """Pack the ranks of high, coloured, solid and square among the eight values by frequency, with three bits each.
+    """Rank the eight attribute values by frequency, and pack the ranks of high, coloured, solid and square.
 
-    A value's rank is its place when all values are sorted by how often they occur on the board. Each value has a key
-    of one byte, count * 8 + its place in the study's list. All eight keys are compared at once with the key of each of
-    the four values. At least one cell must be empty, so that the keys stay below 128.
+    Each rank has three bits. It is the value's place, from 0, when all values are sorted by how often they occur on the
+    board, the rarest first if ``rarest_first``, otherwise the commonest. On ties the study's order of the values
+    decides.
+
+    To be sorted, each value has a key of one byte: 8 * count + its place in the study's order, or 8 * (15 - count) +
+    its place if the commonest value comes first. All eight keys are compared at once with the key of each of the four
+    values. At least one cell must be empty, so that the keys stay below 128.
     """
     total, keys = int64(popcount(occupied)), uint64(0)
     for i in range(ATTRIBUTES):
@@ -118,10 +122,11 @@ def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) 
 
 @inline_function
 def cell_of_nearly_full_or_random_line(occupied: int, emptier_line_probability: float, seed: int) -> int:
-    """Return the last empty cell of a line that lacks only one; diagonals come first.
+    """Return the only empty cell of a line that is otherwise full, preferably of a diagonal.
 
-    If there is no such line, return an empty cell of a row or column: with probability ``emptier_line_probability`` of
-    one with three or four empty cells, otherwise of one with two.
+    If there is no such line, return a random empty cell of a row or column. With probability
+    ``emptier_line_probability`` this is a line with three or four empty cells, otherwise one with two. If only one of
+    these sorts exists, it is taken.
     """
     empty = ~occupied & ALL_CELLS
     word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5
@@ -158,10 +163,11 @@ class Ga2(KernelAgent):
     """Study B's genetic player (``quarto_ci_2022_2023``), which does not look for wins.
 
     Gift: with probability 1 - ``alpha`` a piece whose values are rare on the board, otherwise one whose values are
-    common. Cell: the last empty cell of a diagonal, or else of a row or column. If no line lacks only one cell, it
-    takes a cell of a row or column: with probability ``beta`` of one with three or four empty cells, otherwise of one
-    with two. The player knows only rows, columns and the main diagonals, whatever the rules. ``agents/ga2.py`` lists
-    the random words of a turn. Raises ``ValueError`` for a gene that is not from 0 to 1.
+    common. Cell: the only empty cell of a diagonal or, if there is none, of a row or column. If no line lacks only one
+    cell, the player takes a cell of a row or column. With probability ``beta`` this line has three or four empty cells,
+    otherwise it has two. The player knows only rows, columns and the main diagonals, whatever the rules.
+
+    ``agents/ga2.py`` lists the random words of a turn. Raises ``ValueError`` for a gene that is not from 0 to 1.
     """
 
     kernel = ga2_turn

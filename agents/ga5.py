@@ -25,7 +25,10 @@ def sum_set_bits(mask: int) -> int:
 
 @inline_function
 def fold_not_and(pieces: int) -> int:
-    """Fold a non-empty set of pieces with NOT (a AND b), from the left and in ascending order, as signed integers."""
+    """Fold the pieces of a non-empty set with NOT (a AND b), from the left and in ascending order.
+
+    The bits are inverted as those of a signed integer, so the result may be negative.
+    """
     value = int64(lowest_bit(pieces))
     rest = pieces & (pieces - 1)
     while rest != 0:

@@ -40,8 +40,8 @@ def threatened_cells(occupied: int, rules: Any) -> int:
 def count_value_choices_forming_piece(piece: int, ranks: int, first_values: int) -> int:
     """Count the ways to choose four of the first ``first_values`` attribute values whose bits add up to ``piece``.
 
-    ``ranks`` packs the ranks of the four values that set a bit (``pack_value_ranks``). The four values that set none,
-    which have the bits 0, take the other ranks.
+    High, coloured, solid and square each set a bit of a piece; ``ranks`` packs their ranks (``pack_value_ranks``).
+    Their four opposites set no bit, and have the remaining ranks.
     """
     blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), first_values
     for i in range(ATTRIBUTES):
@@ -59,7 +59,7 @@ def count_value_choices_forming_piece(piece: int, ranks: int, first_values: int)
 def gift_by_random_combination(
     position: PackedPosition, allowed: int, commonest_first_probability: float, seed: int
 ) -> int:
-    """Return the first of the ``allowed`` pieces when the study's combinations of values are tried in random order.
+    """Try the study's combinations of attribute values in random order, and return the first piece that is allowed.
 
     ``allowed`` is a mask of 16 bits. The result is NONE if no piece is allowed. With probability
     ``commonest_first_probability`` the combinations begin with common values, otherwise with rare ones.
@@ -90,10 +90,10 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 def study_search_value(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, rules: Any
 ) -> int:
-    """Return the value of a board without a line for the side that began the search, as study B's code computes it.
+    """Return, as study B's code computes it, what a board without a line is worth to the side that began the search.
 
-    ``GaMinimax`` explains the search. The same piece may stand on its boards twice, because ``hand`` is placed even if
-    it is on the board already. ``available`` is the set of all pieces off the board, including the hand if it is off
+    ``GaMinimax`` explains this search. On its boards the same piece may stand twice, because ``hand`` is placed even if
+    it is already on the board. ``available`` is the set of all pieces off the board, including the hand if it is off
     the board. Infinity is ``UNBOUNDED``.
     """
     empty = ~position.occupied & ALL_CELLS
@@ -188,14 +188,14 @@ class GaMinimax(KernelAgent):
     With ``faithful`` the search follows the study's code:
 
     - The reply to a cell places the same piece once more, because no other piece is selected yet.
-    - A line by the first placement is worth 1 + ``depth``. A later line by the same side is worth the placements left
-      + 1, and a line by the other side -infinity.
-    - A full board is worth infinity if the other side would have to go on, and -infinity if its own side would.
+    - A line by the agent's first placement is worth 1 + ``depth``. A later line by the agent is worth 1 + the number of
+      placements left, and a line by the opponent is worth -infinity.
+    - A full board is worth infinity if it is the opponent's turn, and -infinity if it is the agent's.
     - The first of the best cells is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
     As its evaluation of a turn the agent reports what the search proved, as ``alpha_beta`` does. It reports nothing
-    without a search, or with ``faithful``. Raises ``ValueError`` for a gene that is not from 0 to 1, or a depth that
-    is not from 1 to 16.
+    without a search, or with ``faithful``. Raises ``ValueError`` for a gene that is not from 0 to 1, or a depth that is
+    not from 1 to 16.
     """
 
     kernel = ga_minimax_turn

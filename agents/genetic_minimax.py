@@ -151,8 +151,8 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
     """Merge the games of the first ``size`` individuals in ``order`` into a tree, and set the fitness of each.
 
-    The fitness of an individual is the depth of the deepest leaf minus the least depth to which the individual's value
-    survives as values go up the tree by minimum and maximum.
+    Values go up the tree by minimum and maximum. The fitness of an individual is the depth of the deepest leaf minus
+    the depth of the highest node that the individual's value reaches from its leaf.
     """
     count, deepest = merge_games_into_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
@@ -174,7 +174,7 @@ def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: 
 def list_unjudged_games_beyond_node(
     genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int
 ) -> None:
-    """List the games that reach the node at ``depth`` by ``move``, continue after it and have no fitness yet.
+    """List the games that reach the node at ``depth`` by ``move`` and continue after it, if they have no fitness yet.
 
     The rows of these games are written into ``passing[depth]``, and ``frames[depth]`` is reset. Only a faithful player
     uses this function and the functions after it, down to ``choose_by_result_then_fitness``.
@@ -191,7 +191,7 @@ def list_unjudged_games_beyond_node(
 
 @inline_function
 def widen_node_value_range(frames: Any, depth: int, value: int) -> None:
-    """Include the value of a child in the least and the greatest value of the node at ``depth``."""
+    """Extend the range of the values of the children of the node at ``depth`` so that it includes ``value``."""
     frames[depth, 2], frames[depth, 3] = min(frames[depth, 2], value), max(frames[depth, 3], value)
 
 
@@ -317,9 +317,10 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 
 @inline_function
 def sample_kept_move_count(length: int, word: int, faithful: bool) -> int:
-    """Return how many of the ``length`` moves of a game a mutation keeps, which is at least one fewer than all.
+    """Sample how many moves at the beginning of a game a mutation keeps; the game has ``length`` moves.
 
-    The number is random, by ``word``. With ``faithful`` it is at least half of the moves, rounded down.
+    The number is uniform, by ``word``. The greatest is ``length`` - 1; the least is 0 or, with ``faithful``, half of
+    the moves, rounded down.
     """
     least = length // 2 if faithful else int64(0)
     return least + integer_below(word, length - least)

@@ -50,7 +50,8 @@ UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy 
 def least_risk_gift(position: PackedPosition, word: int, rules: Any, agent: Any) -> int:
     """Return the gift with the least learned risk of losing, or NONE if no piece is left.
 
-    On ties it is the first such piece when counting from a random piece, which ``word`` gives.
+    On ties the pieces are counted upwards from a random piece, with 0 after 15, and the first one is returned. The
+    lowest four bits of ``word`` are the random piece.
     """
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))

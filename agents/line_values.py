@@ -84,7 +84,7 @@ class WorkMemory(NamedTuple):
 
     risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
 
-    boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
+    boards: NDArray[np.int64]  # [5, BOARD]: before the placement, after it, and after up to three further placements
     features: NDArray[np.int64]  # [MAX_FEATURES]
     sums: NDArray[np.int32]  # [HEADS + MAX_UNITS] of an afterstate, multiples of UNIT
     chances: NDArray[np.float64]  # [HEADS] of an afterstate
@@ -112,7 +112,10 @@ def allocate_work_memory(risks: Any, max_turns: int) -> WorkMemory:
 
 
 class Weights(NamedTuple):
-    """The weights of one or more stages."""
+    """The weights of one or more stages.
+
+    A stage comprises all afterstates with the same number of pieces on the board.
+    """
 
     values: NDArray[np.int16]  # multiples of UNIT
     stages: NDArray[np.uint64]  # [32] for each number of pieces: where its weights begin, and the number of its units
@@ -120,11 +123,11 @@ class Weights(NamedTuple):
 
 @inline_function
 def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: Any) -> None:
-    """Add the rows of weights of ``count`` features to ``sums`` [width].
+    """Add the weights of each of ``count`` features to ``sums`` [width].
 
-    The rows begin at index ``base`` of ``values``. They are read as slices, because numba compiles an index that could
-    be negative to code that adds the numbers one by one. Four rows are added at a time, so that the sums are read and
-    written less often.
+    Each feature has a row of weights; the rows begin at index ``base`` of ``values``. They are read as slices, because
+    numba compiles an index that could be negative to code that adds the numbers one by one. Four rows are added at a
+    time, so that the sums are read and written less often.
     """
     width, last = sums.shape[0], count & 3
     for i in range(last):
@@ -143,10 +146,11 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 @inline_function
 def fill_not_lost_and_won_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """Write into ``work.chances`` the chances not to lose and to win, by the weights of a stage.
+    """Write into ``work.chances`` the chance not to lose and the chance to win that the weights of ``stage`` give.
 
-    ``count`` is the number of features, or how the game ends, as ``fill_features_returning_count_or_outcome`` returned
-    it. ``features`` is the number of features that the stage has.
+    ``stage`` is the number of pieces on the board, and ``features`` the number of features that a stage has. ``count``
+    is the number of features in ``work``, or how the game ends, as ``fill_features_returning_count_or_outcome``
+    returned it.
     """
     values, sums = weights.values, work.sums
     if count < 0:
@@ -182,9 +186,9 @@ def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) 
 
 @inline_function
 def all_candidate_cells_and_pieces() -> Any:
-    """Return ``ALL_TURNS`` as typed integers.
+    """Return ``ALL_TURNS``, the masks of all cells and of all pieces, as typed integers.
 
-    Given the constants, numba would compile the called kernel a second time.
+    Given the constants themselves, numba would compile the called kernel a second time.
     """
     return int64(ALL_CELLS), int64(ALL_PIECES)
 
@@ -242,7 +246,10 @@ def fill_best_safe_turns(
 
 
 def stage_size(features: int, units: Any) -> Any:
-    """Return the number of weights of a stage: a row for each of ``features`` features, and the output weights."""
+    """Return the number of weights of a stage with ``units`` hidden units, or of each stage if ``units`` is an array.
+
+    A stage has a row of weights for each of ``features`` features, and the output weights.
+    """
     return features * (HEADS + units) + HEADS * units
 
 
@@ -313,7 +320,7 @@ def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
 
 
 def check_weights(policy: Policy, player: str) -> None:
-    """Raise ``ValueError`` unless the policy is of kind 'line_values' and its table could have been learned.
+    """Raise ``ValueError`` unless the policy is of kind 'line_values' and every value in its table is possible.
 
     ``player`` names the player of the policy in messages.
     """
@@ -333,7 +340,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 @inline_function
 def expected_result(position: PackedPosition, cell: int, gift: int, weights: Weights, agent: Any) -> float:
-    """Return the mover's chance to win minus the chance to lose after a turn, by the weights."""
+    """Estimate, by the weights, the mover's chance to win after a turn minus the mover's chance to lose."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
     fill_best_safe_turns(
         position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among

@@ -51,9 +51,10 @@ def reward(result: int, draw_reward: float) -> float:
 
 @inline_function
 def mark_parent_won_or_lost(nodes: Any, parent: int, child: int) -> None:
-    """Mark the parent of a proven ``child`` as proven, if the child's result decides that of the parent.
+    """Mark the parent of a proven ``child`` as proven too, if the child's result decides that of the parent.
 
-    The parent is lost if one of its children is won, and won if all of its children are lost.
+    A node is won or lost for the player who moved into it. The parent is therefore lost if one of its children is won,
+    and won if all of its children are lost.
     """
     if nodes[child].proven == WON:
         nodes[parent].proven = LOST
@@ -92,7 +93,10 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
 
 @inline_function
 def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
-    """Add a visit to the node at ``step`` of the path and compute its upper confidence bound, as the study does."""
+    """Add a visit to the node at ``step`` of the path and compute its upper confidence bound, as the study's code does.
+
+    ``value`` is the reward of the visit. ``root_of_log`` is the square root of the logarithm of the parent's visits.
+    """
     number = int64(tree.path[step])
     node = tree.nodes[number]
     node.visits += 1
@@ -103,11 +107,11 @@ def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_
 
 @inline_function
 def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
-    """Add the value of an iteration for the root's player to the nodes of the path, as the study's code does.
+    """Add the ``value`` of an iteration to the nodes of the path, as the study's code does.
 
-    The node where selection ended counts twice: once for itself, and once as a child of the node before it. If that
-    node was expanded, its first child, where the path ends, counts once. The root counts only as long as selection
-    ends there.
+    ``value`` is the reward of the root's player. The node where selection ended counts twice: once for itself, and once
+    as a child of the node before it. If that node was expanded, its first child, where the path ends, counts once. The
+    root counts only as long as selection ends there. ``roots_of_logs[n]`` is the square root of the logarithm of n.
     """
     nodes, path = tree.nodes, tree.path
     end = depth - 1 if expanded else depth
@@ -174,8 +178,8 @@ def start_tree(
     """Set up the tree with which a search begins, and return its number of nodes.
 
     With ``reuse`` it is the part of the kept tree below this position, if the kept tree contains the position.
-    Otherwise it is a root alone. A root that is proven but has lost its children is made anew, because no turn could
-    be chosen from it.
+    Otherwise it is only a root. A kept root that is proven but has lost its children is replaced too, because no turn
+    could be chosen from it.
     """
     if reuse:
         reply = find_kept_reply(agent, position, rules)
@@ -238,12 +242,12 @@ class Mcts(KernelAgent):
     An iteration goes down from the present position, each time to the child with the highest UCB1, W/n + c sqrt(ln N /
     n), for the player to move (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006). Unvisited
     children come first, in random order: a random gift with all cells, then another gift. On ties the child that was
-    entered first is chosen. If the last node was visited before, it gets its children and the first of them is
-    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
+    entered first is chosen. If the last node was visited before, it gets its children and the first of them is entered.
+    One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
     ``draw_reward`` for both after a draw. The first iteration is a playout from the position itself.
 
-    ``final`` says which child of the root is played: the child with the most visits, or of several such children the
-    one with the best value (``visits``), or the child with the best value (``value``).
+    ``final`` says which child of the root is played. With ``visits`` it is the child with the most visits, or of
+    several such children the one with the best value. With ``value`` it is the child with the best value.
 
     ``faithful`` follows the study's code:
 
@@ -257,8 +261,8 @@ class Mcts(KernelAgent):
     With ``solver`` proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
     "Monte-Carlo Tree Search Solver", CG 2008). With ``safe_gifts`` no move gives a piece with which the opponent could
     win at once, if there is another move. With ``reuse`` the tree below the turn that was played is kept, up to
-    ``iterations`` nodes. The next search of the game then begins where the opponent's reply leads, and adds as many
-    iterations (see ``agents.search.tree``).
+    ``iterations`` nodes. The next search of the game then begins with the part of this tree below the opponent's reply,
+    to which it adds ``iterations`` iterations (see ``agents.search.tree``).
 
     As its evaluation of a turn the agent reports the proven result or, if nothing is proven, 2 * mean - 1, where mean
     is the mean reward of the whole search. A draw therefore counts as ``draw_reward`` says: as a draw with 0.5, as a

@@ -42,10 +42,10 @@ def pack_value_and_turn(value: int, turn: int) -> int:
 
 @inline_function
 def safe_share_for_root_side(position: PackedPosition, maximising: bool, rules: Any) -> int:
-    """Return the value, for the side that began the search, of a board without a line at the depth limit.
+    """Return what a board without a line at the depth limit is worth to the side that began the search.
 
-    The value is the share of safe pieces among those off the board if ``maximising``, which says that this side is to
-    move, and otherwise the remaining share.
+    ``maximising`` says whether this side is to move. If so, the value is the share of safe pieces among those off the
+    board; otherwise it is ``FULL_SHARE`` minus this share.
     """
     unplaced = position.available | (int64(1) << position.hand)
     safe = int64(popcount(unplaced & safe_pieces(position.lanes, position.occupied, rules)))
@@ -55,10 +55,11 @@ def safe_share_for_root_side(position: PackedPosition, maximising: bool, rules: 
 
 @inline_function
 def study_line_value_with_turn(position: PackedPosition, depth: int, maximising: bool, turn: int) -> int:
-    """Return the value of a placement that finished a line, packed with the turn that the study's code returns.
+    """Return the value of a finished line, packed with the turn that study A's code would return.
 
-    ``turn`` is the turn that finished the line, and ``maximising`` says whether the side that began the search made
-    it. If the code goes on after the line, the returned turn is the next one.
+    ``turn`` finished the line, ``depth`` is the number of placements left to search, and ``maximising`` says whether
+    the side that began the search made the line. If so, and unless ``depth`` is 0, the code does not see the line and
+    keeps searching. The packed turn is then the first reply to ``turn``, or NO_TURN if no piece is left.
     """
     if not maximising or depth == 0:
         return pack_value_and_turn(FULL_SHARE, turn)
@@ -72,9 +73,10 @@ def study_line_value_with_turn(position: PackedPosition, depth: int, maximising:
 def search_value_with_last_turn(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any
 ) -> int:
-    """Return the value of a board without a line for the side that began, packed with the last turn before the leaf.
+    """Return a board's value for the side that began the search, packed with the last turn before the leaf.
 
-    The leaf is the one whose value the search returns, and ``turn`` is the turn that led to this board.
+    The board has no line. The leaf is the board from which the search takes the value. ``turn`` is the turn that led to
+    the given board.
     """
     if depth == 0:
         return pack_value_and_turn(safe_share_for_root_side(position, maximising, rules), turn)
@@ -109,7 +111,8 @@ def search_value_with_last_turn(
 def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the turn that study A's code finds, packed with its value.
 
-    The cell and the gift are NONE if the code finds no turn. ``search_value_with_last_turn`` explains which turn it is.
+    The cell and the gift are NONE if the code finds no turn. The turn is the last one before the leaf, see
+    ``search_value_with_last_turn``.
     """
     return search_value_with_last_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 

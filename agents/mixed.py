@@ -35,10 +35,10 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 @inline_function
 def search_turn_meeting_conditions(position: PackedPosition, conditions: Any, rules: Any, agent: Any) -> int:
-    """Search if few pieces are unused, and return the turn that is found if it is worth enough, otherwise NO_TURN.
+    """Search for a turn if few pieces are unused, and return it if it is worth enough. Otherwise return NO_TURN.
 
-    ``conditions`` are three numbers. The search takes place if there are fewer unused pieces than the first number;
-    the second number is its depth in placements. A turn is returned if its value in percent is above the third number.
+    ``conditions`` are three numbers. The search takes place if there are fewer unused pieces than the first number; the
+    second number is its depth in placements. A turn is worth enough if its value in percent is above the third number.
     """
     if popcount(position.available) >= int64(conditions[0]):
         return int64(NO_TURN)
@@ -51,8 +51,8 @@ def search_turn_meeting_conditions(position: PackedPosition, conditions: Any, ru
 def study_program_cell_and_found_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the turn that the study's program chooses with a piece in hand. Its gift may be NONE.
 
-    The turn has a gift only if the search of the program found the turn. The parameters of the agent begin with the
-    ``conditions`` of ``search_turn_meeting_conditions``, except that the piece in hand counts as unused. The next
+    The turn has a gift only if the program's search found the turn. The first three parameters of the agent are the
+    ``conditions`` of ``search_turn_meeting_conditions``, but here the piece in hand counts as unused. The next
     parameter says whether the program is the earlier version.
     """
     settings = params(agent)

@@ -46,13 +46,13 @@ QUICK_RULES = (CLASSIC, TORUS_SQUARE)
 
 @inline_function
 def sample_cell(cells: int, seed: int) -> int:
-    """Return a random cell of ``cells``, by the turn's word for this number of cells."""
+    """Return a random cell of ``cells``, by the random word whose index is the number of these cells."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
 @inline_function
 def sample_piece(pieces: int, seed: int) -> int:
-    """Return a random piece of ``pieces``, by the turn's word for this number of pieces."""
+    """Return a random piece of ``pieces``, by the random word at index ``SECOND`` + the number of pieces."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
@@ -124,8 +124,8 @@ def find_exact_gift_counting_replies(
     """Find a gift with which the exact value of the game for the giver is still ``value``.
 
     Unless ``distance`` is 0, the game must also last exactly ``distance`` more placements. The gift is random or, with
-    ``trap``, one that leaves the opponent the fewest replies with which the opponent keeps the value. It is NONE if no
-    gift keeps ``value``.
+    ``trap``, one that leaves the opponent the fewest replies that keep the value; only then are these replies counted.
+    The gift is NONE if no gift keeps ``value``.
     """
     gifts = board.available & safe_pieces(board.lanes, board.occupied, rules)
     if gifts == 0 and value < 0:
@@ -146,7 +146,10 @@ def find_exact_gift_counting_replies(
 
 @inline_function
 def may_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
-    """Return False if it is known that no gift on this board keeps ``value``, which is 0 or 1, otherwise True."""
+    """Return False if it is already known that no gift on this board keeps ``value``, otherwise True.
+
+    ``value`` is the exact value for the giver, 0 or 1.
+    """
     pieces = int64(popcount(board.occupied))
     if pieces > TABLE_PIECES:
         return True
@@ -156,10 +159,11 @@ def may_keep_value(board: PackedPosition, value: int, search: Any) -> bool:
 
 @inline_function
 def exact_turn_with_hand(position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
-    """Return a turn that keeps the exact value, with a piece in hand that cannot finish a line at once.
+    """Return a turn that keeps the exact value of a position whose piece in hand cannot finish a line at once.
 
-    Among such turns it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
-    fewest replies that keep the value. ``Oracle`` explains when. The rules let the opponent choose the pieces.
+    With ``trap``, prefer a turn that leaves the opponent the fewest replies that keep the value; otherwise prefer one
+    that wins soonest or loses latest. ``Oracle`` lists the cases in which these preferences hold. The rules must let
+    the opponent choose the pieces.
     """
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = solve_value(*state, rules, search), int64(0)
@@ -190,10 +194,11 @@ def exact_turn_with_hand(position: PackedPosition, seed: int, trap: bool, rules:
 def exact_gift_without_hand(
     position: PackedPosition, seed: int, trap: bool, rules: Any, agent: Any, search: Any
 ) -> int:
-    """Return a gift that keeps the exact value of a position without a piece in hand, as a turn.
+    """Return, encoded as a turn, a gift that keeps the exact value of a position without a piece in hand.
 
-    Among such gifts it takes one that wins soonest or loses latest or, with ``trap``, one that leaves the opponent the
-    fewest replies that keep the value. ``Oracle`` explains when. The rules let the opponent choose the pieces.
+    With ``trap``, prefer a gift that leaves the opponent the fewest replies that keep the value; otherwise prefer one
+    that wins soonest or loses latest. ``Oracle`` lists the cases in which these preferences hold. The rules must let
+    the opponent choose the pieces.
     """
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
@@ -213,7 +218,7 @@ def exact_gift_without_hand(
 def exact_turn_if_mover_chooses(position: PackedPosition, seed: int, rules: Any, agent: Any, search: Any) -> int:
     """Return a turn that keeps the exact value, under rules where the mover chooses the piece as well as the cell.
 
-    Among such turns it takes one that wins soonest or loses latest, if enough pieces are on the board.
+    If ``DISTANCE_PIECES`` or more pieces are on the board, the turn is one of those that win soonest or lose latest.
     """
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = solve_value(*state, rules, search), int64(0)
@@ -245,9 +250,10 @@ def exact_turn_if_mover_chooses(position: PackedPosition, seed: int, rules: Any,
 def allows_better_but_no_instant_win(
     lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any
 ) -> bool:
-    """Return whether the opponent can get more than ``-value`` on this board with ``gift``, but cannot win at once.
+    """Return whether a turn of the player improves the opponent's result but does not let the opponent win at once.
 
-    ``rest`` are the pieces that are left after the gift.
+    ``lanes`` and ``occupied`` are the board after the turn, ``gift`` is the piece given, and ``rest`` are the pieces
+    that are left. ``value`` was the exact value for the player before the turn, so that -``value`` was the opponent's.
     """
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
@@ -261,7 +267,7 @@ def allows_better_but_no_instant_win(
 def find_slip_without_instant_loss(position: PackedPosition, seed: int, rules: Any, search: Any) -> int:
     """Return a random turn that gives up exact value, or ``NO_SLIP`` if there is none.
 
-    The turn neither misses a win at once nor allows the opponent one.
+    The turn neither misses an immediate win nor allows the opponent one.
     """
     lanes, occupied, hand, pieces = position.lanes, position.occupied, position.hand, position.available
     gives_only = hand == NONE and rules.mover_chooses == 0
@@ -309,22 +315,22 @@ class Oracle(KernelAgent):
 
     ``ties`` chooses among the turns that keep the value. With ``distance`` the player takes the turns that win soonest
     or lose latest, if 5 or more pieces are on the board. (All draws last to the end.) With ``trap`` it takes the turns
-    that leave the opponent the fewest replies with which the opponent keeps the value, if 8 or more pieces are on the
-    board and the position is not won. It chooses at random among the turns that remain.
+    that leave the opponent the fewest replies that keep the value, if 8 or more pieces are on the board and the
+    position is not won. It chooses at random among the turns that remain.
 
     ``horizon``: with fewer pieces on the board than this, the agent ``below`` plays, which is ``semi_random`` by
     default. Under the rules classic and torus_square, None stands for 0, so that play is always exact. Under other
-    rules None stands for 4, or for 5 if the mover chooses the piece. Without a tablebase earlier positions take
-    seconds.
+    rules None stands for 4, or for 5 if the mover chooses the piece, because exact play in earlier positions takes
+    seconds without a tablebase.
 
     ``slip`` is the probability that a turn with 8 or more pieces on the board is a slip: a random turn that gives up
-    some of the exact value. A slip neither misses a win at once nor allows the opponent one. If there is no such turn,
-    the player does not slip.
+    some of the exact value. A slip neither misses an immediate win nor allows the opponent one. If there is no such
+    turn, the player does not slip.
 
     As its evaluation the agent reports the exact value of every turn except the first gift and slips.
 
-    Randomness: word n chooses among the n cells that are still to be examined, and word 64 + n among the n pieces.
-    Word 128 decides whether to slip.
+    Randomness: word n chooses among the n cells that are still to be examined, and word 64 + n among the n pieces. Word
+    128 decides whether to slip.
     """
 
     kernel = oracle_turn

@@ -22,9 +22,9 @@ UNBOUNDED = 2 * LINE
 
 @inline_function
 def full_board_value(placements_made: int, faithful: bool) -> int:
-    """Return the value of a placement that fills the board without a line, for the player who makes it.
+    """Return what a placement that fills the board without a line is worth to the player who makes it.
 
-    The placement is the last of ``placements_made``, counted from the root of the search.
+    It is the last of ``placements_made`` placements, counted from the root of the search.
     """
     return LINE - placements_made if faithful else 0
 
@@ -38,10 +38,10 @@ VALUE_SIGNATURE = types.int64(
 def search_value(
     position: PackedPosition, placements_made: int, depth: int, alpha: int, beta: int, faithful: bool, rules: Any
 ) -> int:
-    """Return the value, for the mover, of a board without a line.
+    """Return what a board without a line is worth to the mover.
 
-    A value that is not between ``alpha`` and ``beta`` is only a bound of the true value (fail-soft).
-    ``placements_made`` of the ``depth`` placements of the search have been made, and at least one piece is left.
+    ``placements_made`` of the ``depth`` placements of the search have been made. At least one piece must be left. A
+    value that is not between ``alpha`` and ``beta`` is only a bound on the true value (fail-soft).
     """
     if placements_made == depth:
         return int64(0)

@@ -106,14 +106,14 @@ def best_known_turn(position: PackedPosition, rules: Any, safe_only: bool, agent
 
 @inline_function
 def is_exploring(seed: int, agent: Any) -> bool:
-    """Return whether the agent explores in this turn: whether it ignores the known values."""
+    """Return whether the agent explores in this turn, that is, ignores the known values."""
     coin: bool = unit_float(draw(seed, COIN)) < params(agent)[EXPLORATION]
     return coin
 
 
 @inline_function
 def winning_known_or_fallback_turn(position: PackedPosition, seed: int, explore: bool, rules: Any, agent: Any) -> int:
-    """Return a win, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
+    """Return a turn that wins, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
 
     ``unknown`` and the fallback are parameters of the agent. With ``explore`` known values are ignored.
     """

@@ -81,9 +81,10 @@ def best_value_and_cell(values: Any, first: int, occupied: int, least: float) ->
 
 @inline_function
 def best_cell_of_any_piece(position: PackedPosition, words: Any, values: Any) -> int:
-    """Return the cell with the greatest value over all pieces that were in hand when the board was met, or NONE.
+    """Return the cell with the greatest value, over all pieces with which the board was met in training.
 
-    The study's code plays what it learned in this way.
+    This is how the study's code uses what it learned, whatever the piece in hand. The result is NONE if the board was
+    never met.
     """
     best, choice, on_board = -np.inf, int64(NONE), board_piece_mask(position.lanes, position.occupied)
     for piece in range(PIECES):
@@ -128,8 +129,9 @@ def q_placement_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 def find_or_add_row_noting_hand(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
     """Return the index at which the row of a position that the learner meets begins, and add the row if it is new.
 
-    As in the study's code, with ``faithful`` the row is cleared if the board was also met with another piece in hand.
-    The row of the board without a hand then contains the only piece with which the board was met, or SEVERAL.
+    With ``faithful``, as in the study's code, the row is cleared if the board was also met with another piece in hand.
+    To notice this, the learner stores the piece with which the board was met, or SEVERAL, in a row of the board without
+    a hand.
     """
     width = row_width(occupied)
     first = find_or_add_nan_row((lanes, occupied, hand), width, words, values)

@@ -89,9 +89,10 @@ def best_cell(position: PackedPosition, agent: Any) -> int:
 
 @inline_function
 def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
-    """Return the value of giving ``piece`` to the opponent.
+    """Return what ``piece`` is worth to the opponent who receives it.
 
-    It is the mean, or by the gift rule ``min_max`` the greatest, of the values of the boards that the piece can make.
+    This is the mean of the values of the boards that the opponent can make with it, or the greatest of these values by
+    the gift rule ``min_max``.
     """
     values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied
@@ -105,9 +106,9 @@ def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any
 
 @inline_function
 def least_value_gift_preferring_safe(position: PackedPosition, rules: Any, agent: Any) -> int:
-    """Return the piece whose value for the opponent is least, or NONE if no piece is left.
+    """Return the piece that is worth least to the opponent: of the safe pieces or, if none is safe, of all pieces.
 
-    It is a safe piece if there is one.
+    On ties the first piece is returned. The result is NONE if no piece is left.
     """
     safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
     allowed = safe if safe != 0 else position.available

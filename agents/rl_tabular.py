@@ -120,9 +120,9 @@ def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any,
 
 
 def load_checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
-    """Load the columns of a policy of counters; ``player`` names the reader in messages.
+    """Load the columns of a policy of kind 'counters', in the order of ``COLUMNS``.
 
-    Raises ``ValueError`` for values that cannot have been learned.
+    ``player`` names the reader in messages. Raises ``ValueError`` for values that cannot have been learned.
     """
     lanes, occupied, cell, gift, count = load_checked_columns(policy, COUNTERS, player, COLUMNS)
     pieces = compute_checked_board_pieces(lanes, occupied)

@@ -75,7 +75,8 @@ def remember_search_turn_transposed(position: PackedPosition, cell: int, agent: 
 def first_changed_cell_of_last_row(packed: int, occupied: int, agent: Any) -> int:
     """Return the first cell that differs from the remembered board, in the last row that has such a cell.
 
-    Return NONE if no cell differs.
+    ``packed`` and ``occupied`` are the pieces (``pack_pieces``) and the occupied cells of the present board. The result
+    is NONE if no cell differs.
     """
     remembered = memory(agent)
     cells = int64(remembered[CELLS_REMEMBERED]) & ALL_CELLS
@@ -95,8 +96,8 @@ def first_changed_cell_of_last_row(packed: int, occupied: int, agent: Any) -> in
 def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
     """Return the cell that the study's program plays in reply to the opponent's placement on the cell ``changed``.
 
-    If ``changed`` is NONE, it is a random cell. The returned cell may be occupied, because the program only looks at
-    the remembered board.
+    It may be occupied, because the program only looks at the remembered board. If ``changed`` is NONE, the cell is
+    random.
     """
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed
@@ -109,9 +110,10 @@ def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: in
 
 @inline_function
 def mirror_until_free_and_remember(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
-    """Return the cell that the rules of thumb of the study's program choose if no cell wins.
+    """Return the cell that the study's program chooses by its rules of thumb if no cell wins.
 
-    The program chooses a cell again until the cell is empty. The n-th choice uses word n of the turn, from 0.
+    The program chooses again until the cell is empty, and each time remembers the board with its piece on the chosen
+    cell. The n-th choice uses word n of the turn, from 0.
     """
     packed, answers = pack_pieces(position), int64(0)
     while True:
@@ -161,7 +163,8 @@ def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
 def safe_or_random_opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the gift before the player's first placement: the first of one or two safe pieces, or a random piece.
 
-    A random piece comes from the lower half of word 0, and the player remembers that it gave the first piece.
+    The lower half of word 0 gives the random piece. Only after a random piece does the player remember that it gave the
+    first piece.
     """
     gift = first_of_one_or_two_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
@@ -183,10 +186,10 @@ def farthest_cell(empty: int, origin: int) -> int:
 
 @inline_function
 def mirror_or_farthest_cell(position: PackedPosition, word: int) -> int:
-    """Return the point reflection of the opponent's last cell.
+    """Return the point reflection of the opponent's last cell if it is empty.
 
-    If that cell is occupied, return the empty cell that is farthest from the opponent's last cell. On an empty board,
-    return a random cell.
+    Otherwise return the empty cell that is farthest from the opponent's last cell. On an empty board, return a random
+    cell.
     """
     empty, mirror = ~position.occupied & ALL_CELLS, CELLS - 1 - position.last_cell
     if position.last_cell == NONE:

@@ -23,7 +23,7 @@ DEFAULT_SAMPLES = 200  # of the bootstrap behind intervals of ratings
 
 
 class GameFilters(TypedDict, total=False):
-    """Filters of games; a question is about the games that meet all filters that are given."""
+    """Filters that choose the games of a question: those that meet every filter that is given."""
 
     rules: str | None  # the rules' name, such as "classic"
     agent: str | None  # label of an agent that took part; for decisions and first plies, the agent that decided
@@ -61,8 +61,8 @@ class Archive(OpenArchive):
 
         Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
         and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and ``second_forfeits``,
-        the numbers of games that the first and the second agent forfeited. With ``by_seat``, the column ``seat`` has
-        the seat of the first agent, and there are no columns for forfeits.
+        the numbers of games that the first and the second agent forfeited, without resignations. With ``by_seat``, the
+        column ``seat`` has the seat of the first agent, and there are no columns for forfeits.
 
         Args:
             by_seat: Whether to return a row for each seat of the first agent, not one row for both seats.
@@ -106,7 +106,7 @@ class Archive(OpenArchive):
 
         Args:
             anchor: The label of the agent whose rating is ``anchor_elo``, or None for a mean rating of ``anchor_elo``.
-            anchor_elo: A rating in Elo.
+            anchor_elo: The rating of the anchor or, without an anchor, the mean rating, in Elo.
             samples: The number of bootstrap samples behind the 95 % intervals, or 0 for ratings without intervals.
             **games: The filters of ``GameFilters``.
 
@@ -175,17 +175,18 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
-        Columns: ``piece``, ``cell`` and ``gift`` as text, as far as the kind of decision has them; ``alike``, the
-        number of decisions that are equivalent by symmetry; ``games`` and their ``share`` (0 to 1); ``wins``, ``draws``
-        and ``losses``, and from 0 to 1 ``score``, ``win_rate``, ``draw_rate`` and ``loss_rate`` with 95 % intervals of
-        the rates (``_low``, ``_high``), all for the player that decides; ``run_id`` and ``game_id`` of a sample game,
-        the first game with such a decision, and ``sample``, the plies of that game. If games are counted at their first
-        free decision, there are also the columns ``ply`` and ``position``.
+        Columns: ``piece``, ``cell`` and ``gift`` as text, those of them that the kind of decision includes; ``alike``,
+        the number of decisions that are equivalent by symmetry; ``games``, and ``share``, their share of all games
+        counted (0 to 1); ``wins``, ``draws``, ``losses`` and ``score`` (0 to 1) of the player that decides;
+        ``win_rate``, ``draw_rate`` and ``loss_rate`` (0 to 1), each with its 95 % interval (such as ``win_low`` and
+        ``win_high``); ``run_id`` and ``game_id`` of a sample game, the first game with such a decision, and ``sample``,
+        the plies of that game. If games are counted at their first free decision, there are also the columns ``ply``
+        and ``position``.
 
         Args:
             position: The position in notation, such as ``"..../..../..../.... -"``.
             by: The kind of decision, or None for the next decision in the position.
-            least: The least number of games of a row; decisions made in fewer games are left out.
+            least: Decisions made in fewer games than this are left out.
             imposed: Whether to count imposed decisions, too.
             first_free: Whether to count each game at its first free decision, in whatever position that decision was
                 made; None to do so only if all decisions at the start of games were imposed.
@@ -216,10 +217,10 @@ class Archive(OpenArchive):
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the placements or gifts that agents chose at their first free plies, with shares and scores (0 to 1).
 
-        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, counted from 0, one of the
-        plies that agents decided first; ``cell`` (4 * row + column) or ``piece``, as numbers; ``games``, ``wins``,
-        ``draws`` and ``losses`` of the agent that chose; ``share`` of its choices at that ply; ``score`` with its 95 %
-        interval ``low`` and ``high``.
+        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, the number of the free ply,
+        counted from 0; the number ``cell`` (4 * row + column) or ``piece``; ``games``, ``wins``, ``draws`` and
+        ``losses`` of the agent that chose; ``share``, the share of this choice among that agent's choices at the ply;
+        ``score`` with its 95 % interval ``low`` and ``high``.
 
         Args:
             decision: The kind of decision.
@@ -249,8 +250,8 @@ class Archive(OpenArchive):
         The archive needs the exact values that ``runners.annotate`` or ``qarena annotate`` stores. Columns: ``agent``;
         ``kind``, gift or placement; ``ply``, counted from 0, null in the rows of all plies together; ``decisions``;
         ``regret``, the mean exact value that a decision gave up, in half-points; ``blunders``, the share of decisions
-        that gave up any (0 to 1). ``regret`` and ``blunders`` have 95 % intervals (``_low``, ``_high``). The frame has
-        all plies; people see the totals and the worst positions first.
+        with a regret above 0 (0 to 1). ``regret`` and ``blunders`` have 95 % intervals (``_low``, ``_high``). The frame
+        has all plies; people see the totals and the worst positions first.
 
         Args:
             positions: The number of rows of the last table, which lists the positions, up to symmetry, in which agents
@@ -304,12 +305,12 @@ class Archive(OpenArchive):
     # Games and learning.
 
     def lengths(self, **games: Unpack[GameFilters]) -> Result:
-        """Return how many of each agent's games had each number of plies, beside the shares in exact random play.
+        """Return how many of each agent's games had each number of plies, beside the exact shares under random play.
 
         Columns: ``rules``, ``agent``, ``plies``; ``games`` of this length, and the agent's ``wins``, ``draws`` and
         ``losses`` in them; ``share`` of its games (0 to 1) with the 95 % interval ``low`` and ``high``; ``random``, the
-        share of games of this length in exact random play, null where that share is not known. Forfeited games do not
-        count.
+        exact share of games of this length between random players, null where that share is not known. Forfeited games
+        do not count.
 
         Args:
             **games: The filters of ``GameFilters``.
@@ -343,7 +344,8 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each policy, series and step, or with ``missing`` if no policy learned there.
+            A ``Result`` with a row for each policy, series and step, or with ``missing`` if no policy learned in
+            these runs.
 
         Raises:
             RequestError: No game meets the filters.
@@ -386,7 +388,7 @@ class Archive(OpenArchive):
         return build_list_result("Games", self.sql(f"{from_clause} ORDER BY run_id, game_id{limit_clause}"), total)
 
     def game(self, run: str, game_id: int) -> Result:
-        """Return one game, a row for each decision, with exact values if the game is annotated.
+        """Return one game with a row for each decision and, if the game is annotated, its exact values.
 
         Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
         ``imposed``, ``value_before`` and ``value_after`` (1 won, 0 drawn, -1 lost for the agent that decides),

@@ -45,8 +45,8 @@ def describe_hidden_package() -> str:
 
 
 def _names_our_distribution(module: Path) -> bool:
-    """Return whether a file belongs to this project.
+    """Return whether ``module``, the ``__init__.py`` of a package, contains the name of this project's distribution.
 
-    The ``__init__.py`` of each of the project's packages names the distribution.
+    Every package of this project has the name in that file. Without it, the file is another distribution's.
     """
     return module.is_file() and DISTRIBUTION.encode() in module.read_bytes()

@@ -3,8 +3,8 @@
 A kernel is compiled, or read from the cache, when it is first needed, not when its module is imported. So a command
 waits only for the kernels that it runs.
 
-numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named by
-a hash of every source file that can change a kernel. After such an edit the old machine code is not looked at.
+In the cache a kernel is found by its fingerprint (``quarto.kernel_fingerprints``), because numba's own cache does not
+notice an edit in a callee of another file, and does not survive an edit of a comment.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any, TypeVar, cast
+from types import FunctionType
+from typing import Any, ClassVar, TypeVar, cast
 
 import numba
 import numpy as np
@@ -33,6 +33,7 @@ from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import models, overload, register_model, typeof_impl
 
+from quarto.kernel_fingerprints import compute_kernel_fingerprint, describe_signature, list_code_names
 from quarto.sources import (
     PERMISSION_BITS,
     PRIVATE_MODE,
@@ -41,7 +42,6 @@ from quarto.sources import (
     create_missing_folders_privately,
     describe_foreign_access,
     files_fingerprint,
-    list_kernel_sources,
     project_root,
     third_party_fingerprint,
 )
@@ -59,19 +59,17 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 
 @functools.cache
-def ensure_usable_cache_directory(outside_fingerprint: str = "") -> Path:
-    """Create and return the directory of compiled kernels, in ``$QARENA_CACHE`` or in the user's cache folder.
+def ensure_usable_cache_directory() -> Path:
+    """Create the directory of compiled kernels if it is missing, and return it.
 
-    If other users could write to this directory, or this user cannot, return a temporary directory and log the reason.
+    It is in ``$QARENA_CACHE`` or in the user's cache folder. If others could write there, or the user cannot, it is a
+    temporary directory instead, and the log says why.
 
-    The last part of the path is a hash of the sources, of the versions of Python, NumPy and numba, and of
-    ``outside_fingerprint``, the fingerprint of an agent's sources from outside this project. All Python environments
-    of a user share the cache.
+    The last part of its path is a hash of the versions of Python, NumPy and numba. All environments of a user with the
+    same versions share the directory, because the names of the files in it tell kernels apart: see ``KernelLocator``.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
-    stamp = hashlib.sha256(
-        f"{files_fingerprint(list_kernel_sources())} {outside_fingerprint} {versions}".encode()
-    ).hexdigest()[:16]
+    stamp = hashlib.sha256(versions.encode()).hexdigest()[:16]
     directory = cache_root() / "kernels" / stamp
     obstacle = _create_folder_or_describe_obstacle(directory)
     return _create_temporary_root(obstacle) / stamp if obstacle else directory
@@ -107,17 +105,31 @@ def _create_folder_or_describe_obstacle(folder: Path) -> str:
 
 
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """The locator of a kernel's folder in numba's cache.
+    """Where numba keeps a kernel, and by what it recognises the kernel: by the kernel's fingerprint alone.
 
-    The folder is the same for each copy of the project, whereas numba alone would derive it from the whole path.
+    numba would use the path of the source file, the hash of its content and the number of a line. So it would compile a
+    kernel again after an edit of a comment, and not after an edit of a function that the kernel calls.
     """
+
+    fingerprint: ClassVar[str] = ""  # of the kernel whose dispatcher is being built
+
+    def __init__(self, function: FunctionType, file: str) -> None:
+        super().__init__(function, file)
+        self._fingerprint = self.fingerprint
+
+    def get_source_stamp(self) -> str:
+        """Return what must be equal for machine code to be used: the kernel's fingerprint."""
+        return self._fingerprint
+
+    def get_disambiguator(self) -> str:
+        """Return the part of a file's name that tells versions of a kernel apart: the beginning of its fingerprint."""
+        return self._fingerprint[:16]
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Return the folder of the source file ``py_file``, relative to the project.
+        """Return the folder of a module, relative to the project.
 
-        For a source outside the project, return the name of its folder alone, because ``ensure_usable_cache_directory``
-        already distinguishes such sources.
+        For a source outside the project, return the name of its folder alone: the fingerprint tells such modules apart.
         """
         folder = Path(py_file).resolve().parent
         inside = folder.is_relative_to(project_root())
@@ -146,20 +158,28 @@ class _Compilations(threading.local):
 _compilations = _Compilations()
 
 
-def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
-    """Build numba's dispatcher of a function, which caches its machine code in our directory.
+def _build_dispatcher(function: FunctionType, options: Mapping[str, Any], declared: Any) -> Any:
+    """Build numba's dispatcher of a function, which keeps its machine code in our directory.
 
-    A function without a source file, as in ``python -c``, is not cached and is compiled in each process.
+    A function without a source file, as in ``python -c``, is compiled in each process.
     """
     source = Path(function.__code__.co_filename)
     if not source.is_file():
         return numba.njit(**options)(function)
+    fingerprint = compute_kernel_fingerprint(
+        function,
+        (
+            files_fingerprint([Path(__file__)]),  # how numba is asked to compile
+            f"{sorted(options.items())}",
+            describe_signature(declared),
+            third_party_fingerprint(function.__module__, source),
+        ),
+    )
     with _configuration_lock:
         usual_settings = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-        numba.config.CACHE_DIR = str(
-            ensure_usable_cache_directory(third_party_fingerprint(function.__module__, source))
-        )
+        numba.config.CACHE_DIR = str(ensure_usable_cache_directory())
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
+        KernelLocator.fingerprint = fingerprint
         try:
             return numba.njit(cache=True, **options)(function)
         finally:
@@ -202,7 +222,7 @@ class Kernel:
         Such a thread holds numba's lock, so it must not wait for our lock, as ``load`` does.
         """
         if self._dispatcher is None:
-            dispatcher = _build_dispatcher(self.py_func, self._options)
+            dispatcher = _build_dispatcher(self.py_func, self._options, self.declared)
             for external_kernel in _find_all_kernels_called_by_address(self.py_func):
                 external_kernel.load_while_compiling()
             if self.declared is not None:
@@ -341,21 +361,13 @@ def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[Ker
     external_kernels, seen, queue = set[KernelCalledByAddress](), {function}, [function]
     while queue:
         current = queue.pop()
-        for value in map(current.__globals__.get, _list_code_names(current.__code__)):
+        for value in map(current.__globals__.get, list_code_names(current.__code__)):
             if isinstance(value, KernelCalledByAddress):
                 external_kernels.add(value)
             elif isinstance(value, Kernel | InlineFunction) and value.py_func not in seen:
                 seen.add(value.py_func)
                 queue.append(value.py_func)
     return frozenset(external_kernels)
-
-
-def _list_code_names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals and attributes in the code of a function and of the functions nested in it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _list_code_names(constant)
 
 
 def load_kernel(function: Callable[..., Any]) -> Any:

@@ -26,7 +26,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
 KERNEL_PACKAGES = ("quarto", "agents")  # any of their files may hold a kernel, or a constant that one reads
-OTHER_PACKAGES = ("runners", "analytics")  # of their files, only those that import from ``quarto.jit`` may hold kernels
+OTHER_PACKAGES = ("runners", "analytics")  # they hold kernels, but no kernel of the packages above reads them
 INSTALLATION_FOLDERS = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
 SOURCE_SUFFIXES = (".py", ".pyw")
 IMPORT_FUNCTIONS = ("import_module", "__import__")
@@ -108,13 +108,26 @@ def _is_writable_beyond_own_group(status: os.stat_result) -> bool:
     return not (group.gr_name == user.pw_name and user.pw_gid == group.gr_gid and set(group.gr_mem) <= {user.pw_name})
 
 
+@functools.cache
+def announce_compilation_to_person() -> None:
+    """Print once that kernels are being compiled, if a person waits in a notebook or an interactive interpreter.
+
+    Scripts and worker processes print nothing.
+    """
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        sys.stderr.write(
+            "Compiling the kernels that this call needs, which may take a minute. Later calls find them ready.\n"
+        )
+
+
 @dataclass
 class CompilationProgress:
     """The progress of compilation in this process."""
 
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
-    announce: Callable[[], None] = lambda: None  # called before numba compiles a function that the cache lacks
+    # Called before numba compiles a function that the cache lacks. The command line has its own notice.
+    announce: Callable[[], None] = announce_compilation_to_person
 
 
 compilation_progress = CompilationProgress()
@@ -156,15 +169,6 @@ def read_files_of_modules_and_parents(modules: tuple[str, ...]) -> Mapping[str, 
     return {name: content for name, content in contents.items() if content is not None}
 
 
-def list_kernel_sources() -> list[Path]:
-    """Return the files that determine what the project's kernels do.
-
-    After an edit to any other file, no kernel is compiled again.
-    """
-    importing = (path for path in _list_sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())
-    return [*_list_sources(KERNEL_PACKAGES), *importing]
-
-
 def _list_sources(packages: tuple[str, ...]) -> list[Path]:
     return [path for package in packages for path in sorted((project_root() / package).rglob("*.py"))]
 
@@ -174,11 +178,18 @@ def is_project_module(module: str, packages: tuple[str, ...] = (*KERNEL_PACKAGES
     return module.partition(".")[0] in packages
 
 
+@functools.cache
+def is_local_module(module: str) -> bool:
+    """Return whether a module is in the project or a user's own: neither a library's nor the standard library's."""
+    return is_project_module(module) or module == "__main__" or _is_local(find_module_spec(module.partition(".")[0]))
+
+
 def third_party_fingerprint(module: str, source: Path) -> str:
     """Return a hash of a user's own module, whose file is ``source``, and of all that it imports: SHA-256 in hex.
 
     For a module of the project the result is an empty text. ``read_imported_modules`` determines what the module
-    imports. Modules of ``quarto`` and ``agents`` are left out, because they are among ``list_kernel_sources``.
+    imports. Modules of ``quarto`` and ``agents`` are left out, because the fingerprint of a kernel covers what the
+    kernel uses of them.
     """
     if is_project_module(module):
         return ""

@@ -77,7 +77,7 @@ PROVEN = {
             *("runners/config/callbacks.py::notify", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),
             *(
                 "runners/hosting/polito/live_game.py::take_turn",
-                "runners/hosting/polito/player_factory.py::_load_class",
+                "runners/hosting/polito/player_factory.py::_load_named_class_with_methods",
             ),
             *(
                 "runners/hosting/polito/player_factory.py::_defines_class",

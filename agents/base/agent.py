@@ -84,8 +84,8 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 class Evaluation(NamedTuple):
     """The evaluation that an agent in Python may return with its turn, as in ``(cell, gift, Evaluation(0.3))``.
 
-    An agent that plays batches returns one evaluation whose fields are arrays [B]. None, or NaN as a value, stands for
-    a number that the agent does not report.
+    An agent with ``play`` returns one evaluation for the whole batch, whose fields are arrays [B]. None, or NaN as a
+    value, stands for a number that the agent does not report.
     """
 
     value: Any = None  # the expected result, from -1 (lost) to 1 (won)
@@ -93,16 +93,20 @@ class Evaluation(NamedTuple):
 
 
 class TurnTimeoutError(Exception):
-    """An error of a player that took longer for its turn than its limit allows."""
+    """An error that is raised when a player takes longer for a turn than its limit allows."""
 
 
 class SomeTurnsFailedError(Exception):
-    """An error of a player that took no turn in some games of a batch. The turns in the other games are valid."""
+    """An error that is raised when a player fails to take a turn in some positions of a batch.
+
+    The turns that it took in the other positions are valid.
+    """
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
-        """``failures``: each exception by the index of its position in the batch.
+        """Keep the ``turns`` of the batch, and an exception for each turn that failed.
 
-        If a turn took too long, the exception is a ``TurnTimeoutError``.
+        ``failures`` maps the index of a position in the batch to the exception, which is a ``TurnTimeoutError`` if the
+        turn took too long.
         """
         super().__init__(f"{len(failures)} of {len(turns.cells)} turns")
         self.turns = turns
@@ -144,7 +148,8 @@ def turn(function: TurnKernel) -> TurnKernel:
 def encode_turn(cell: int, gift: int) -> int:
     """Encode a turn as one integer. The cell and the gift may each be NONE.
 
-    A number that is neither NONE nor a valid cell or piece is encoded as an invalid one, so it never becomes valid.
+    A number below NONE is encoded as NONE, and a number above 15 as 16, so that an invalid number never becomes a valid
+    cell or piece.
     """
     return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
 
@@ -195,7 +200,7 @@ def report_evaluation(agent: Any, value: float, visits: int) -> None:
 
 @functools.cache
 def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
-    """List the addresses and sizes of the arrays of the rules' symmetries, for ``symmetry_tables``: [11] uint64.
+    """List the addresses and sizes of the symmetry arrays of ``rules``, for ``symmetry_tables``: [11] uint64.
 
     The first eight numbers are the addresses of the arrays, in the order of the fields of ``Symmetries``. The last
     three are the numbers of permutations, of canonical masks and of entries in ``attaining``. The arrays are never
@@ -263,7 +268,7 @@ class KernelAgent:
         return type(self).kernel
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """Return what the kernel reads from its argument ``agent`` under these rules."""
+        """Return the arrays and sizes that the kernel reads from its argument ``agent`` under these rules."""
         return Knowledge()
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:
@@ -273,10 +278,11 @@ class KernelAgent:
 
 @runtime_checkable
 class BatchAgent(Protocol):
-    """An agent that takes turns in whole batches of positions.
+    """An agent that chooses a turn for every position of a batch at once.
 
-    Its turns must not depend on how games are grouped into batches. Cells are 0 to 15, ``4 * row + column``; pieces
-    are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
+    ``play`` returns the cells and the gifts, with -1 as the gift where no piece is left. The turns must not depend on
+    how games are grouped into batches. Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15,
+    ``8 * high + 4 * coloured + 2 * solid + square``.
 
     Examples:
         >>> import numpy as np
@@ -310,9 +316,10 @@ class BatchAgent(Protocol):
 
 @runtime_checkable
 class GameAgent(Protocol):
-    """An agent that takes a turn in one position at a time.
+    """An agent that chooses a turn for one position at a time.
 
-    Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
+    ``choose`` returns the cell and the gift, which is -1 if no piece is left. Cells are 0 to 15, ``4 * row + column``;
+    pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``.
 
     Examples:
         >>> class First:  # wins if it can, else takes the first empty cell

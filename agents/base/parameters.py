@@ -23,7 +23,10 @@ def format_parameter(value: Any) -> str:
 
 
 def check_flag(name: str, value: bool) -> bool:
-    """Return ``value``, or raise ``ValueError`` if it is neither true nor false. ``name`` is for the message."""
+    """Return ``value``, or raise ``ValueError`` if it is neither true nor false.
+
+    ``name`` names the value in the message.
+    """
     if not isinstance(value, bool):
         raise ValueError(f"{name}={value!r} is neither true nor false")
     return value
@@ -32,7 +35,7 @@ def check_flag(name: str, value: bool) -> bool:
 def check_number(name: str, value: float) -> float:
     """Return ``value`` as a float, or raise ``ValueError`` if it is not a finite number.
 
-    ``name`` is for the message.
+    ``name`` names the value in the message.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise ValueError(f"{name}={value!r} is not a finite number")
@@ -42,7 +45,7 @@ def check_number(name: str, value: float) -> float:
 def check_probability(name: str, value: float) -> float:
     """Return ``value`` as a float, or raise ``ValueError`` if it is not a number from 0 to 1.
 
-    ``name`` is for the message.
+    ``name`` names the value in the message.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"{name}={value!r} is not a probability from 0 to 1")
@@ -52,7 +55,7 @@ def check_probability(name: str, value: float) -> float:
 def check_integer(name: str, value: int, least: int, most: int) -> int:
     """Return ``value``, or raise ``ValueError`` if it is not a whole number from ``least`` to ``most``.
 
-    ``name`` is for the message.
+    ``name`` names the value in the message.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name}={value!r} is not a whole number from {least} to {most}")
@@ -60,18 +63,20 @@ def check_integer(name: str, value: int, least: int, most: int) -> int:
 
 
 def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
-    """Return ``value``, or raise ``ValueError`` if it is not one of ``valid``. ``name`` is for the message."""
+    """Return ``value``, or raise ``ValueError`` if it is not one of ``valid``.
+
+    ``name`` names the value in the message.
+    """
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
     return value
 
 
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
-    """Return ``version``, the version of a study's program that a player follows.
+    """Return ``version``, or raise ``ValueError`` if a player cannot follow this version of a study's program.
 
-    The first of ``valid`` is the program's last version. Raises ``ValueError`` for a version that is not in ``valid``.
-    Without ``faithful`` all other versions are refused too, because only a player that follows the study's program has
-    versions.
+    ``valid`` lists the versions of the program, the last one first. Without ``faithful`` only the last version is
+    accepted, because a player that does not follow the program has no versions.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")

@@ -49,9 +49,10 @@ EVALUATIONS_TYPE = numba.typeof(Evaluations.blank(1))
 def decide_turns(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, seed_offset: int, first_positions: int
 ) -> None:
-    """Call a jitted turn for each of the first ``first_positions`` positions of ``state``, and record the turns there.
+    """Take a jitted turn in each of the first ``first_positions`` positions of ``state``.
 
-    The seed of a turn is the position's stream plus ``seed_offset``.
+    The turns are written into ``state.turns``. The seed of a turn is the random stream of the position's game plus
+    ``seed_offset``.
     """
     batch, remembers = state.batch, agent.memory_size != 0
     for i in range(first_positions):
@@ -71,13 +72,16 @@ def decide_turns(
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all_turns_one_by_one(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
-    """Call ``decide_turns`` for all positions of ``state``. Unlike ``decide_turns``, this can be called from Python."""
+    """Take a jitted turn in each position of ``state``, as ``decide_turns`` does.
+
+    Unlike ``decide_turns``, this function can be called from Python.
+    """
     decide_turns(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
 @inline_function
 def select_position(state: Lockstep, i: int) -> Lockstep:
-    """Return a lockstep whose arrays are views of position ``i`` alone."""
+    """Return a ``Lockstep`` of position ``i`` alone, whose arrays are views of those of ``state``."""
     batch, end = state.batch, i + 1
     position = Batch(
         batch.lanes[i:end], batch.occupied[i:end], batch.available[i:end], batch.hand[i:end], batch.last_cell[i:end]
@@ -105,10 +109,10 @@ def read_clock_microseconds(clock_id: int, time_buffer: NDArray[np.int64]) -> fl
 def decide_with_evaluations(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock_id: int
 ) -> None:
-    """Call a jitted turn for all positions, and record the evaluation and the duration of each turn.
+    """Take a jitted turn in each position of ``state``, and write its evaluation and duration into ``evaluations``.
 
-    It takes the same turns as ``decide_all_turns_one_by_one``. ``clock_id`` is the number of a system clock, see
-    ``read_clock``.
+    The turns are the same as those of ``decide_all_turns_one_by_one``. ``clock_id`` is the number of a system clock, as
+    ``read_clock_microseconds`` takes it.
     """
     moment = np.zeros(2, np.int64)
     agent.evaluates = 1
@@ -124,10 +128,10 @@ def decide_with_evaluations(
 
 
 class BatchPlayer(ABC):
-    """A player that takes turns in whole batches of positions.
+    """A player that chooses a turn for every position of a batch at once.
 
-    By default it remembers nothing of a game, and all threads share it. A copied or unpickled player continues like
-    the original, unless ``copy_obstacle`` says why the player cannot be copied.
+    By default it remembers nothing of a game, and all threads share it. A copied or unpickled player continues like the
+    original, unless ``copy_obstacle`` says why the player cannot be copied.
     """
 
     game_words: int = 0  # words of uint64 that the player remembers for each game
@@ -149,13 +153,16 @@ class BatchPlayer(ABC):
         return self
 
     def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
-        """Begin new games in these slots and forget the games that were played there before.
+        """Begin a new game in each of ``slots``, and forget the games that were played there before.
 
-        The step of ``slots`` is 1 or 2.
+        A slot is the number by which the player finds what it remembers of a game. The step of ``slots`` is 1 or 2.
         """
 
     def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
-        """Begin new games in ``slots`` [B], which were started before. The games in the other slots continue."""
+        """Begin a new game in each of ``slots`` [B], which are among the slots that ``start`` was given.
+
+        The games in the other slots continue.
+        """
 
     @abstractmethod
     def play(
@@ -250,7 +257,7 @@ class KernelPlayer(BatchPlayer):
         self._point_record_at(slots)
 
     def _point_record_at(self, slots: range) -> None:
-        """Write into the agent's record where the memories of the games in ``slots`` are."""
+        """Write the addresses of the memories of the games in ``slots`` into the agent's record."""
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
         self.agent["memory_address"] = first
@@ -303,14 +310,14 @@ class KernelPlayer(BatchPlayer):
 
 @dataclass(frozen=True)
 class PythonAgent:
-    """An agent in Python after its set-up, with the rules that it plays."""
+    """An agent written in Python, with the rules for which it was prepared."""
 
     agent: BatchAgent | GameAgent
     rules: Rules
 
     @property
     def takes_batches(self) -> bool:
-        """Whether the agent takes turns in whole batches rather than in one position at a time."""
+        """Whether the agent chooses the turns of a whole batch at once rather than of one position at a time."""
         return isinstance(self.agent, BatchAgent)
 
     def choose_turns(
@@ -356,9 +363,10 @@ def _call_checking_signature(method: Callable[..., Any], *arguments: object) -> 
 
 
 def _split_answer(method: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Evaluation | None]:
-    """Split an agent's answer into the cell or cells, the gift or gifts, and the evaluation, or None if there is none.
+    """Split an agent's answer into cells, gifts and an evaluation, which is None if the agent returned none.
 
-    Raises ``AnswerError`` if the answer has another form. ``expected`` describes the form in the message.
+    The answer of an agent that chooses for one position at a time has one cell and one gift. Raises ``AnswerError`` if
+    the answer has another form. ``expected`` describes the expected form in the message.
     """
     try:
         first, second, *evaluation = answer
@@ -415,7 +423,10 @@ class PythonPlayer(BatchPlayer):
     """
 
     def __init__(self, agent: PythonAgent | None) -> None:
-        """``agent`` is None if a subclass gets its turns in another way, such as from a process."""
+        """Build a player of ``agent``, which is None in a subclass that gets its turns elsewhere.
+
+        Such a subclass may ask a process for them, for example.
+        """
         self.unusual: dict[int, tuple[int, int]] = {}
         self._agent = agent
         self._lock = threading.Lock()
@@ -443,9 +454,9 @@ class PythonPlayer(BatchPlayer):
     def _choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Return the cells and the gifts as the agent gives them, and write its evaluations into ``evaluations`` [B].
+        """Return the cells and gifts that the agent chose, and write its evaluations into ``evaluations`` [B].
 
-        Raises what the agent raises, ``AnswerError`` and ``TurnTimeoutError``.
+        Cells and gifts may be out of range. Raises what the agent raises, ``AnswerError`` and ``TurnTimeoutError``.
         """
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
@@ -462,10 +473,10 @@ def to_turns(
     rng: Streams,
     out_of_range_turns_by_seed: dict[int, tuple[int, int]],
 ) -> Turns:
-    """Convert the cells and gifts that an agent in Python returned to turns.
+    """Build ``Turns`` from the cells and gifts that an agent in Python chose.
 
-    Numbers that are neither a cell, a piece nor NONE become ``OUT_OF_RANGE``. ``out_of_range_turns_by_seed`` keeps the
-    original cell and gift of such turns by the seed of the turn, up to ``MAX_UNUSUAL_TURNS`` of them.
+    Numbers that are not from -1 to 15 become ``OUT_OF_RANGE``. The original cell and gift of such a turn are stored in
+    ``out_of_range_turns_by_seed`` under the seed of the turn, for up to ``MAX_UNUSUAL_TURNS`` turns.
     """
     turns = Turns(
         *(
@@ -548,7 +559,10 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
-    """Raise ``RequestError`` unless ``choosers`` includes who chooses the pieces under the rules."""
+    """Raise ``RequestError`` unless ``choosers`` contains ``rules.chooser``, the player who chooses the pieces.
+
+    ``choosers`` are those under which an agent plays; ``label`` names the agent in the message.
+    """
     if rules.chooser not in choosers:
         raise RequestError(
             f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "
@@ -557,9 +571,10 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def prepare_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """Call ``prepare`` of an agent in Python, if it has this method, and return the agent with the rules.
+    """Prepare an agent written in Python for ``rules``, and return it together with them.
 
-    Raises ``RequestError`` for an agent that has neither ``play`` nor ``choose``.
+    To prepare it, its method ``prepare`` is called, if it has one. Raises ``RequestError`` for an agent that has
+    neither ``play`` nor ``choose``; ``label`` names it in the message.
     """
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(

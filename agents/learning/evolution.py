@@ -50,7 +50,7 @@ class Population(NamedTuple):
 
 
 def build_initial_population(genes: NDArray[np.float64], opponent_count: int) -> Population:
-    """Build a population of individuals without parents that have the genes ``genes`` [N, G], numbered from 0.
+    """Build a population of ``N`` individuals without parents, numbered from 0, with the genes ``genes`` [N, G].
 
     ``opponent_count`` is the number of opponents against which individuals will be judged.
     """
@@ -66,17 +66,17 @@ def build_initial_population(genes: NDArray[np.float64], opponent_count: int) ->
 
 
 def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
-    """Return, for each of the individuals with these numbers, the random stream from which it is made."""
+    """Return the random stream of each individual in ``numbers`` [n], from which the individual is made."""
     return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
 def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Convert each word to a standard normal number, by inversion. The shape stays the same.
 
-    The inverse of the distribution is by Wichura ("The percentage points of the normal distribution", Applied
-    Statistics 37, 1988), as implemented in the standard library. The middles of 2^52 intervals are inverted, so that
-    the result is always finite. It is rounded to twelve decimals, so that it does not depend on the last bit of a
-    machine's logarithm.
+    The inverse of the distribution function is by Wichura ("The percentage points of the normal distribution", Applied
+    Statistics 37, 1988), as implemented in the standard library. Its argument is the middle of one of 2^52 intervals,
+    so that the result is always finite. It is rounded to twelve decimals, so that it does not depend on the last bit of
+    a machine's logarithm.
     """
     inverse = NormalDist().inv_cdf
     middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -120,11 +120,12 @@ def compute_run_seed(seed: int, generation: int, games: int) -> int:
 
 
 class Evolution:
-    """An evolution that its parameters and the fitnesses given to ``end_generation_and_rank_all`` determine.
+    """An evolution of genomes that is determined by its parameters and the fitnesses of its individuals.
 
-    Each generation adds ``offspring`` individuals, and the ``size`` fittest of the old and the new individuals survive
-    (plus-selection). With ``again`` the survivors are judged again in every generation, not only when they are made.
-    ``start`` [n, G] holds the genes of the first individuals; if there are fewer than ``size``, the rest is sampled.
+    The caller passes the fitnesses to ``end_generation_and_rank_all``. Each generation adds ``offspring`` individuals,
+    and the ``size`` fittest of the old and the new individuals survive (plus-selection). With ``again`` the survivors
+    are judged again in every generation, not only when they are made. ``start`` [n, G] holds the genes of the first
+    individuals; if there are fewer than ``size``, the rest is sampled.
     """
 
     def __init__(
@@ -175,11 +176,12 @@ class Evolution:
         return individuals
 
     def choose_genome(self, best_or_mean: str) -> tuple[float, ...]:
-        """Return the best genome so far. At least one generation must have ended.
+        """Return the best genome so far, by the criterion ``best_or_mean``.
 
-        With the criterion ``best`` it is the genome of the fittest survivor of the last generation. With ``mean`` it
-        is the genome with the best mean fitness, the first on ties. The mean is over all individuals with this genome,
-        and over all generations that each of them survived, except generation 0.
+        With ``best`` it is the genome of the fittest survivor of the last generation, which may be generation 0. With
+        ``mean`` it is the genome with the best mean fitness, the first on ties. The mean is over all individuals with
+        this genome, and over all generations that each of them survived, except generation 0. At least generation 1
+        must therefore have ended.
         """
         if best_or_mean == "best":
             return tuple(self.population.genes[0].tolist())
@@ -359,7 +361,10 @@ class TwoGeneBreeder:
         return Offspring(which.astype(np.int8), parents, np.round(genes.clip(0.0, 1.0), self.decimals))
 
     def _draw_signed_gene_steps(self, operators: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
-        """Sample the changes to be added to the genes: [n, 2] float64. ``operators`` [n] are the operators."""
+        """Sample the changes that the ``operators`` [n] make to the two genes: [n, 2] float64.
+
+        Each operator is an index into ``OPERATORS``.
+        """
         up = unit_floats(words.draw(2)) >= 0.5
         change = np.zeros((len(operators), 2))
         mutated, shifted = operators == MUTATION, operators == CROSSOVER2

@@ -45,8 +45,8 @@ def update(function: UpdateKernel) -> UpdateKernel:
     """Compile an update with the signature that all learners share.
 
     ``function(game, rules, agent) -> bool`` changes the arrays of ``agent`` (params, table, keys) and returns whether
-    these arrays have room for another game. It reads nothing else. Replaying a run's games in the order of their ids,
-    from fresh knowledge, therefore gives the same bytes as learning during play.
+    these arrays have room for another game. It must depend on nothing but its arguments. Replaying a run's games in the
+    order of their ids, from fresh knowledge, therefore gives the same bytes as learning during play.
     """
     return kernel(UPDATE_SIGNATURE)(function)
 
@@ -54,9 +54,9 @@ def update(function: UpdateKernel) -> UpdateKernel:
 class Learner(KernelAgent):
     """A jitted agent that learns from each game that it plays.
 
-    Its ``kernel`` plays by the arrays of ``agent`` and explores as the agent's parameters say; its ``update`` learns.
-    The parameters also contain values that change from game to game without being learned, such as the probability of
-    exploring.
+    Its ``kernel`` takes turns by the arrays of ``agent``, and explores as the agent's parameters say. Its ``update``
+    changes these arrays after a game. The parameters include values that change from game to game without being
+    learned, such as the probability of exploring.
     """
 
     update: ClassVar[UpdateKernel]
@@ -66,7 +66,7 @@ class Learner(KernelAgent):
         return cast("UpdateKernel", load_kernel(type(self).update))
 
     def enlarge(self, knowledge: Knowledge) -> Knowledge:
-        """Return a copy of the knowledge with at least twice the room.
+        """Return a copy of the knowledge whose arrays have room for at least twice as many values.
 
         A learner whose knowledge has a fixed size need not override this.
         """

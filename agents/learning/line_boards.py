@@ -57,9 +57,10 @@ def piece_byte(piece: int) -> int:
 
 @inline_function
 def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
-    """Write the state of every line of a board into ``board``: its number of pieces, and the values that they share.
+    """Write the state of each line into ``board``: the number of its pieces, and the attribute values that they share.
 
-    ``words`` is the table that ``build_feature_words`` builds for the rules.
+    ``lanes`` and ``occupied`` are the position. ``words`` is the table that ``build_feature_words`` builds for the
+    rules.
     """
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])

@@ -96,7 +96,10 @@ def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
-    """Return the number of features in each group, for these numbers of classes of lines and of cells."""
+    """List the number of features in each group, for these numbers of classes of lines and of cells.
+
+    The groups are in the order of the constants from ``LINE`` to ``REFUTED``.
+    """
     return [
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
         9 * 4 * 4 * 4 * 2 * COUNTS,
@@ -167,7 +170,8 @@ def append_line_features(
 ) -> int:
     """Append the features of the lines and of the dangers to ``features``, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
+    ``safe`` is the number of pieces left that are safe, and ``count`` is the number of features so far.
     """
     for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
@@ -206,7 +210,8 @@ def append_attribute_features(
 ) -> int:
     """Append the features of the four attributes to ``features``, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``safe`` is the number of pieces left that are
+    safe, and ``count`` is the number of features so far.
     """
     common = int64(words[OFFSETS + ATTRIBUTE]) + int64(popcount(board[HOT_CELLS]) > 2) * COUNTS + safe
     states = (
@@ -225,7 +230,8 @@ def append_mobility_features(
 ) -> int:
     """Append the features of the safe gifts that remain after each placement, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
+    ``safe`` is the number of pieces left that are safe, and ``count`` is the number of features so far.
     """
     empty = ~occupied & ALL_CELLS
     numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
@@ -348,7 +354,7 @@ def append_reply_features_or_outcome(
 
 @inline_function
 def match_and_oppose_line_values(line: int, byte: int, board: Any) -> int:
-    """Return the attributes of a line whose shared value matches the gift's or opposes it, as a byte.
+    """Return, as a byte, the attributes whose shared value on a line matches or opposes the value of the gift.
 
     The lower four bits are the attributes with a shared value that matches, the upper four bits those with a shared
     value that opposes. ``byte`` has the attribute values of the gift.
@@ -359,20 +365,20 @@ def match_and_oppose_line_values(line: int, byte: int, board: Any) -> int:
 
 @inline_function
 def attribute_state(attribute: int, values: int) -> int:
-    """Return, as two bits, whether the matching and the opposing value of an attribute are in ``values``.
+    """Return, as two bits, whether a line shares the matching and the opposing value of an attribute.
 
-    ``values`` is what ``match_and_oppose_line_values`` returned for a line.
+    ``values`` is what ``match_and_oppose_line_values`` returned for the line.
     """
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
 @inline_function
 def number_attribute_states_of_two_lines(line_values: int, other_line_values: int) -> int:
-    """Return the index of the multiset of the attributes' states on two lines.
+    """Return a number for the states of the four attributes on two lines, whatever the order of the attributes.
 
-    The multiset has one member for each of the four attributes, which combines its states (``attribute_state``) on the
-    two lines. ``line_values`` and ``other_line_values`` are what ``match_and_oppose_line_values`` returned for the
-    lines.
+    The number is the index of a multiset (``multiset_number``). The multiset has one member for each attribute, which
+    combines the attribute's states on both lines (``attribute_state``). ``line_values`` and ``other_line_values`` are
+    what ``match_and_oppose_line_values`` returned for the lines.
     """
     return multiset_number(
         attribute_state(0, line_values) * 4 + attribute_state(0, other_line_values),
@@ -386,7 +392,8 @@ def number_attribute_states_of_two_lines(line_values: int, other_line_values: in
 def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, features: Any, count: int) -> int:
     """Append a feature for each pair of lines that cross in an empty cell, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
+    and ``count`` is the number of features so far.
     """
     empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
     while empty != 0:
@@ -419,22 +426,22 @@ def append_crossing_features(board: Any, byte: int, occupied: int, words: Any, f
 def fill_features_returning_count_or_outcome(
     occupied: int, gift: int, pieces_left: int, words: Any, board: Any, after: Any, features: Any
 ) -> int:
-    """Write the numbers of an afterstate's features within its stage into ``features``, and return how many there are.
+    """Write the numbers of an afterstate's features into ``features``, and return how many features there are.
 
-    If the replies show how the game ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` for the giver
-    instead.
+    Features are numbered within a stage, which is the number of pieces on the board. If the replies show how the game
+    ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` for the giver instead.
 
     ``board`` was filled by ``fill_board_survey``; ``after`` [3, BOARD] is overwritten. ``pieces_left`` are the pieces
-    that are neither on the board nor given. The gift must be safe. A value of an attribute matches the gift if the
-    gift has it, and otherwise opposes it. A piece left is *safe* if it finishes no line on this board. A *danger* is a
-    value with which a piece can finish a line. There are features for:
+    that are neither on the board nor given. The gift must be safe. A value of an attribute matches the gift if the gift
+    has it, and otherwise opposes it. A piece left is *safe* if it finishes no line on this board. A *danger* is a value
+    with which a piece can finish a line. There are features for:
 
-    - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces
-      left that have one of its shared values;
+    - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces left
+      that have one of its shared values;
     - the numbers of dangers, of lines of three and of two pieces that can still be finished, and of cells on which a
       piece can finish a line, each combined with the number of safe pieces;
-    - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either
-      value, and of cells on which the opposing value wins;
+    - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either value,
+      and of cells on which the opposing value wins;
     - the four attributes together, regardless of order;
     - each empty cell: the number of safe gifts that are left if the opponent places there;
     - the distribution of these numbers over the cells.

@@ -68,7 +68,10 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 class SurvivingTurns(NamedTuple):
-    """Counts of the turns that survive, as ``count_unrefuted_turns_and_fewest_replies`` returns them."""
+    """The number of turns that survive, and the fewest replies that one of them leaves.
+
+    ``count_unrefuted_turns_and_fewest_replies`` says which turns survive.
+    """
 
     turn_count: int
     fewest_replies: int  # the least number of turns that one of them leaves to the other player, up to ``COUNTS - 1``

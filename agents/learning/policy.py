@@ -107,9 +107,9 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
 
 
 def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
-    """Raise ``ValueError`` if a board is not in the canonical form under these rules.
+    """Raise ``ValueError`` if a board is not in its canonical form under these rules.
 
-    ``hand`` is the piece in hand, or NONE, on every board.
+    All boards have the same piece ``hand`` in hand, or none if ``hand`` is NONE.
     """
     board = lanes.view(np.uint64), occupied.astype(np.uint16)
     least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), build_symmetries(rules))
@@ -131,8 +131,8 @@ def check_no_wrong_row(
 ) -> None:
     """Raise ``ValueError`` if ``wrong`` [rows] is true in any row.
 
-    The message has the ``reason``, and the row and the value of ``column`` in the first such row. ``first_row`` is the
-    number of the first row.
+    The message gives the number of the first such row, its value in ``column``, the column's ``name``, and the
+    ``reason`` why the value is wrong. ``first_row`` is the number of the row at index 0.
     """
     if wrong.any():
         row = int(np.argmax(wrong))

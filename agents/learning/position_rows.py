@@ -36,18 +36,19 @@ MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of a
 
 @inline_function
 def position_key(occupied: int, hand: int) -> int:
-    """Pack the occupied cells and the piece in hand, which identify a position together with its lanes.
+    """Pack the occupied cells and the piece in hand into the key of a position.
 
-    ``hand`` is a piece or NONE.
+    The key and the lanes together identify the position. ``hand`` is a piece or NONE.
     """
     return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
 
 
 @inline_function
 def find_slot(lanes: int, key: int, words: Any) -> int:
-    """Return the index of the second word of the position's slot.
+    """Return the index of the second word of a position's slot in the map ``words``.
 
-    If the position has no slot, return the index of the second word of the empty slot that it would take.
+    If the position has no slot, return the index of the second word of the empty slot that it would take. ``key`` is
+    the position's ``position_key``.
     """
     last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
     slot = mix(lanes + key * GAMMA) & last
@@ -102,7 +103,10 @@ def bit_rank(bit: int, mask: int) -> int:
 
 @inline_function
 def row_width(occupied: int) -> int:
-    """Count the empty cells of a board; the number of pieces that are not on the board is the same."""
+    """Count the empty cells of a board, each of which has a value in the board's row.
+
+    The number of pieces off the board is the same.
+    """
     return int64(popcount(~occupied & ALL_CELLS))
 
 
@@ -114,9 +118,10 @@ def build_empty_row_knowledge(params: NDArray[np.float64]) -> Knowledge:
 def build_row_knowledge(
     params: NDArray[np.float64], position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64]
 ) -> tuple[Knowledge, NDArray[np.int64]]:
-    """Build knowledge of distinct positions (lanes, occupied, hand) whose values are unknown.
+    """Build knowledge of distinct positions, with a row of unknown values for each.
 
-    ``widths`` are the numbers of values in their rows. Returns the knowledge, and the index at which each row begins.
+    ``position`` has the lanes, the occupied cells and the hands of the positions, and ``widths`` the numbers of values
+    in their rows. Returns the knowledge, and the index in its table at which each row begins.
     """
     slots = 1 << (2 * len(widths)).bit_length()
     knowledge = Knowledge(params, np.zeros(int(widths.sum())), np.zeros(HEADER + 2 * slots, np.uint64))
@@ -127,7 +132,7 @@ def build_row_knowledge(
 def _add_rows_and_list_starts(
     position: tuple[NDArray[np.int64], ...], widths: NDArray[np.int64], words: Any, values: Any
 ) -> NDArray[np.int64]:
-    """Add a row for each position, and return the index at which each row begins: [positions] int64.
+    """Add a row for each position, and return the index in the table at which each row begins: [positions] int64.
 
     ``widths`` are the numbers of values in the rows.
     """
@@ -138,7 +143,7 @@ def _add_rows_and_list_starts(
 
 
 def enlarge_rows(knowledge: Knowledge) -> Knowledge:
-    """Return knowledge that has the same rows and twice the room."""
+    """Return knowledge with the same rows, and with room for twice as many positions and values."""
     table = np.zeros(2 * len(knowledge.table))
     table[: len(knowledge.table)] = knowledge.table
     keys = np.zeros(HEADER + 2 * (len(knowledge.keys) - HEADER), np.uint64)
@@ -164,7 +169,7 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
 
 
 class PositionRows(NamedTuple):
-    """Positions, with the index in the table at which the row of each begins. All arrays are [positions] int64."""
+    """Positions, and the index in the table at which each position's row begins. All arrays are [positions] int64."""
 
     lanes: NDArray[np.int64]
     occupied: NDArray[np.int64]
@@ -173,7 +178,7 @@ class PositionRows(NamedTuple):
 
 
 def list_position_rows(knowledge: Knowledge) -> PositionRows:
-    """List all positions in ascending order, with the index at which the row of each begins."""
+    """List all positions in ascending order, and the index in the table at which each position's row begins."""
     slots = knowledge.keys[HEADER:].reshape(-1, 2)
     lanes, words = slots[slots[:, 1] != 0].T.copy()
     occupied = (words & np.uint64(ALL_CELLS)).astype(np.int64)
@@ -184,7 +189,10 @@ def list_position_rows(knowledge: Knowledge) -> PositionRows:
 
 
 class RowBits(NamedTuple):
-    """The set bits of the masks of some rows. All arrays are [bits] int64."""
+    """The set bits in the masks of several rows, and the table index of each bit's value.
+
+    All arrays are [bits] int64.
+    """
 
     row: NDArray[np.int64]
     bit: NDArray[np.int64]
@@ -192,9 +200,10 @@ class RowBits(NamedTuple):
 
 
 def list_row_bits(row_starts: NDArray[np.int64], masks: NDArray[np.int64]) -> RowBits:
-    """List the set bits of each row's mask in ascending order, with the index in the table of the value of each bit.
+    """List the set bits in each row's mask in ascending order, and the table index of each bit's value.
 
-    The values of a row begin at ``row_starts`` [rows]; a row has one value for each set bit of its mask.
+    ``row_starts`` [rows] are the table indices at which the rows begin. A row has one value for each set bit of its
+    mask.
     """
     rows, bits = np.nonzero((masks[:, None] >> np.arange(CELLS)) & 1)
     widths = np.bitwise_count(masks).astype(np.int64)

@@ -25,7 +25,8 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 def copy_search_record_to_scratch_once(agent: Any) -> Any:
     """Return this thread's search record of the solver, which is in the agent's scratch.
 
-    On the first call in a thread it is copied from the shared record and gets room for the children of positions.
+    On the first call in a thread the record is copied from the shared one, and gets memory in which the solver lists
+    the children of positions.
     """
     search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
@@ -41,9 +42,10 @@ def copy_search_record_to_scratch_once(agent: Any) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _get_shared_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """Allocate the tables of proofs under these rules, and keep the tables of the last four rules.
+    """Return the tables of proofs under these rules, which are allocated by the first call and then kept.
 
-    All players of this process share them, because proofs depend only on the rules.
+    All players of this process share them, because proofs depend only on the rules. Only the tables of the last four
+    rules are kept.
     """
     return {"table": allocate_table(MEGABYTES), "distances": allocate_table(MEGABYTES / 4)}
 
@@ -56,9 +58,10 @@ class SolverKnowledge(Knowledge):
 
 
 def build_solver_record(rules: Rules, base: TablebaseIndex | None = None) -> tuple[NDArray[np.uint64], tuple[Any, ...]]:
-    """Build the solver's record under these rules, [RECORD_WORDS] uint64, and the arrays to which it points.
+    """Build the solver's record under these rules, and return it with the arrays to which it points.
 
-    The caller must keep the arrays alive as long as the record is used.
+    The record is [RECORD_WORDS] uint64. ``base`` is the tablebase of the rules, or None. The caller must keep the
+    arrays alive as long as the record is used.
     """
     arrays: dict[str, Any] = {
         **_get_shared_proof_tables(rules),

@@ -31,7 +31,7 @@ class MoveResult(NamedTuple):
 
 
 class Playout(NamedTuple):
-    """The end of a game that was played at random from some position."""
+    """The result of a game that was played at random from a given position."""
 
     result: int  # 1 if the player to move there wins, -1 if the other does, 0 for a draw
     next_word: int  # index of the next unused word of the stream
@@ -51,7 +51,10 @@ def move_cell(move: int) -> int:
 
 @inline_function
 def move_gift(move: int) -> int:
-    """Return the gift of an encoded move, or NONE; where the mover chooses the piece, the piece that is placed."""
+    """Return the gift of an encoded move, or NONE if it has no gift.
+
+    Under rules where the mover chooses the piece, this is the piece that is placed.
+    """
     return (int64(move) & 31) - 1
 
 
@@ -129,9 +132,9 @@ def set_untried_move_returning_next_word(
 ) -> int:
     """Draw the move with which a node will be expanded next, and return the index of the next unused word.
 
-    The move is written into ``node.untried``, or NO_MOVE if no move is left. A random gift comes first, with all cells
-    in random order, then another gift. This way no turn comes before another because of its number, and few draws
-    reach every cell. A move that ``safe_gifts`` forbids is drawn again.
+    The move is written into ``node.untried``, or NO_MOVE if no move is left. Moves come gift by gift: a random gift
+    with all cells in random order, then another random gift. No move therefore comes before another because of its
+    number, and few draws reach every cell. A move that ``safe_gifts`` forbids is drawn again.
     """
     alone, first = is_gift_only(position, rules), node.child_count == 0
     gift, cells, gifts = move_gift(node.untried), int64(node.cells), int64(node.gifts)

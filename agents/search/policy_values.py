@@ -78,7 +78,7 @@ def position_after_turn(position: PackedPosition, cell: int, gift: int) -> Packe
 
 @inline_function
 def is_exact(position: PackedPosition, agent: Any) -> bool:
-    """Return whether the solver values this position, because enough pieces are on the board."""
+    """Return whether enough pieces are on the board for the agent to value this position by the solver."""
     return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
 
 
@@ -158,9 +158,9 @@ def build_search_knowledge(
 ) -> SolverKnowledge:
     """Build the knowledge of an agent that searches with a policy.
 
-    In the parameters, ``settings`` follow ``exact_from``. ``scratch`` is the number of words that the search needs in
-    addition to the solver's. Raises ``ValueError`` for rules under which the mover chooses the piece, and for a policy
-    that was learned for other lines.
+    Its parameters are ``exact_from``, followed by ``settings``. ``scratch`` is the number of words that the search
+    needs in addition to the solver's. Raises ``ValueError`` for rules under which the mover chooses the piece, and for
+    a policy that was learned for other lines.
     """
     if rules.mover_chooses:
         raise ValueError("value=POLICY has no meaning where the mover chooses the piece: nothing is given")

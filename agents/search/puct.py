@@ -53,7 +53,7 @@ NODE_WORDS = NODE.itemsize // 8
 
 
 def puct_tree_words(iterations: int) -> int:
-    """Return the number of words of scratch that the tree of a search with so many iterations needs."""
+    """Return the number of words of scratch that the tree of a search with this many iterations needs."""
     return NODE_WORDS * (1 + BREADTH * iterations)
 
 
@@ -82,7 +82,7 @@ def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
 
 @inline_function
 def mean_value_with_prior_visit(node: Any) -> float:
-    """Return the mean of the values of a turn's visits; the turn's learned value counts as one more visit."""
+    """Return the mean of the values of a turn's visits, in which the turn's learned value counts as one more visit."""
     return float64((node.total + node.value) / (1 + node.visits))
 
 
@@ -100,7 +100,7 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
 
 
 class NodeVisit(NamedTuple):
-    """The result of the first visit of a node."""
+    """The result of the first visit to a node."""
 
     value: float  # for the player who moved there
     tree_size: int  # nodes

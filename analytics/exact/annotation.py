@@ -169,7 +169,7 @@ def annotate_runs(
 
 
 class Annotator:
-    """An annotator of chunks of games, on any number of threads, which keeps solved boards from chunk to chunk."""
+    """An annotator of chunks of games. It uses any number of threads, and keeps solved boards from chunk to chunk."""
 
     def __init__(self, archive: ArchiveStore, options: AnnotationOptions) -> None:
         self._archive = archive

@@ -202,7 +202,7 @@ class ReviewSearch:
         return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
 
     def _solve_ply_for_mover(self, plies_before: tuple[Choice, ...], piece: int, cell: int) -> int:
-        """Return the value, for the player who places, of ``piece`` on ``cell`` after the plies ``plies_before``."""
+        """Return the value of placing ``piece`` on ``cell`` after ``plies_before``, for the player who places it."""
         after = position_from_plies((*plies_before, (piece, cell)))
         if find_finished_lines(board(after), self._rules):
             return 1

@@ -124,7 +124,7 @@ def find_existing_shipped_set(rules: str) -> Path:
 def build_origin_without_digest(rules: Rules, seed: int, max_positions: int) -> SetOrigin:
     """Build the origin of a new set, without the checksum of its turns, which are not known yet.
 
-    ``max_positions`` is the largest number of positions of each source and number of pieces.
+    ``max_positions`` is the largest number of positions that the set may have for each source and number of pieces.
     """
     return SetOrigin(FORMAT, asdict(rules), seed, max_positions)
 
@@ -286,7 +286,9 @@ def sample_new_positions_by_source(
 ) -> list[tuple[str, list[PackedPosition]]]:
     """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
 
-    No two of the returned positions are images of each other, not even across sources.
+    The sources are random positions without a finished line, and the positions of the logged ``games``. Each position
+    has ``piece_count`` pieces on the board. No two of the returned positions are images of each other, not even across
+    sources.
     """
     seen: set[tuple[int, int]] = set()
     sources = (
@@ -413,9 +415,9 @@ class Regrets(NamedTuple):
 
 
 def compute_regrets_and_forfeits(values: NDArray[np.int8], turns: Turns) -> Regrets:
-    """Return the regrets of ``turns`` [P, D] and count the forfeits.
+    """Compute the regrets of ``turns`` [P, D], and count the illegal turns, which are forfeits.
 
-    ``values`` [P, 16, 17] holds the exact value of every turn.
+    ``values`` [P, 16, 17] holds the exact value of every turn. An illegal placement or gift is judged as a loss.
     """
     cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
     rows = np.arange(len(values))[:, None]
@@ -437,7 +439,8 @@ def summarise_regrets(positions: PositionSet, regrets: Regrets) -> pl.DataFrame:
     """Summarise regrets as shares of optimal decisions and mean regrets, with the schema ``JUDGEMENT_SCHEMA``.
 
     Each kind of decision has a row for all decisions, one for each source, and one for each number of pieces on the
-    board. For a gift, the piece that was just placed is on the board too. The 95 % intervals are over positions.
+    board. For a gift, the piece that was just placed is on the board too. The 95 % intervals treat positions as
+    independent, but not the decisions in one position.
     """
     rows = [
         (kind, source, pieces, *_estimate_optimal_share_and_mean_regret(getattr(regrets, kind)[chosen]))
@@ -483,8 +486,8 @@ def estimate_mean_over_positions(
 ) -> Estimate:
     """Estimate the mean of values between 0 and ``max_value``, with its interval.
 
-    Position ``i`` has ``position_counts[i]`` values, whose sum is ``position_totals[i]``. The interval is over
-    positions, because values in the same position are not independent.
+    Position ``i`` has ``position_counts[i]`` values, whose sum is ``position_totals[i]``. The interval treats positions
+    as independent, but not the values in one position.
     """
     n, y = position_counts.astype(np.int64), position_totals.astype(np.int64)
     sums = (int(total) for total in (n.sum(), y.sum(), n @ n, n @ y, y @ y))

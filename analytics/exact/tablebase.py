@@ -189,7 +189,7 @@ def read_tablebase(tablebase: Tablebase) -> BoardTable:
 
 
 class LayerValues(NamedTuple):
-    """The keys and the values of all boards with one number of pieces; both [B]."""
+    """The keys and the values of all boards that have the same number of pieces; both are [B]."""
 
     keys: NDArray[np.uint64]  # canonical
     values: NDArray[np.int8]

@@ -132,8 +132,9 @@ def build_tablebase(
     """Build a tablebase, or resume an interrupted build; return the tablebase, or None if ``stop`` was set.
 
     If ``stop`` was set, the boards that were solved by then remain stored. ``solve_chunks`` solves chunks and stores
-    them until none is left or ``stop`` is set. Raises ``RequestError`` if another process is building this tablebase,
-    and ``FailureError`` if a file cannot be written.
+    them until none is left or ``stop`` is set. ``code`` describes the code that builds the tablebase, for the card.
+    Raises ``RequestError`` if another process is building this tablebase, and ``FailureError`` if a file cannot be
+    written.
     """
     keys = list(generate_key_layers(request.rules, request.pieces))
     with explain_errors("write", request.chunk_folder):
@@ -171,7 +172,10 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 class ChunkStore:
-    """A tablebase's boards with the most pieces, in chunks. Chunks that an interrupted build stored are read back."""
+    """The boards of a tablebase that have the most pieces, which are solved and stored in chunks.
+
+    Chunks that an interrupted build stored are read back.
+    """
 
     def __init__(self, request: TablebaseBuildRequest, keys: NDArray[np.uint64], progress: BuildProgress) -> None:
         self.request = request

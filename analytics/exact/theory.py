@@ -71,10 +71,10 @@ POSITIONS_SIGNATURE = types.int64(
 def _fill_position_after_each_gift(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
-    """Fill in key, value and source of the position after each gift on ``B`` boards; return how many there are.
+    """Fill in key, value and source of the position after each gift on ``B`` boards; return the number of positions.
 
-    ``keys``, ``values`` and ``sources`` are arrays [16 B]. A source is the index of a board. Symmetric positions are
-    not merged.
+    ``keys``, ``values`` and ``sources`` are arrays [16 B]. The source of a position is the index of its board.
+    Symmetric positions are not merged.
     """
     count = int64(0)
     for i in range(len(lanes)):
@@ -173,7 +173,8 @@ class FirstTurns(NamedTuple):
 def list_first_turns_up_to_symmetry(solver: Solver) -> list[FirstTurns]:
     """List the groups of equivalent first turns, the best for the mover first.
 
-    The first gift is always piece 0; if the mover chooses the piece, the turns begin on the empty board.
+    The first gift is always piece 0, and a first turn places it and gives another piece. If the mover chooses the
+    piece, there is no first gift: a first turn chooses a piece and places it on the empty board.
     """
     rules = solver.rules
     start = EMPTY if rules.mover_chooses else position_from_plies([], 0)

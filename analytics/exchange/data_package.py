@@ -45,7 +45,7 @@ MAX_TEXT = 500  # characters of a text in a card
 
 
 class DatasetCard(NamedTuple):
-    """The texts from which the card of a dataset is rendered."""
+    """The title, the licence and the origin of a dataset, from which its card (``README.md``) is rendered."""
 
     title: str
     licence: str  # as the Hub names it
@@ -55,8 +55,9 @@ class DatasetCard(NamedTuple):
 def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
     """Write the selected games to an empty folder, with their plies, decisions, evaluations, runs and agents.
 
-    The rows of each table are those of the SQL view with its name, and are written in parts to a Parquet file. Tables
-    without rows are left out. The folder also gets a card with ``licence`` and a data package. Raises ``OSError``.
+    Each table is a Parquet file that has the same name, columns and rows as an SQL view; only the rows that belong to
+    the selected games are written. Tables without rows are left out. The folder also gets a data package and a card,
+    which names ``licence``. Raises ``OSError``.
     """
     opened = selection.opened
     for table, belongs in TABLE_CONDITIONS.items():
@@ -80,9 +81,10 @@ def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], No
 
 
 def _describe_origin(runs: pl.DataFrame) -> str:
-    """Describe how the games were made, in Markdown.
+    """Describe in Markdown how the games were made.
 
-    For each run, a line of JSON has the command that played the games, and the fingerprints of the code and the games.
+    Each of the first ``MAX_RUNS`` runs has a line of JSON with the command that played its games, the fingerprint of
+    the code and the fingerprint of the games.
     """
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
     lines = [
@@ -161,9 +163,9 @@ def _scan_csv_or_parquet(path: Path) -> pl.LazyFrame:
 
 
 def _build_schema_and_file_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the two entries of a table in the data package: one has its columns, the other has its size and hash.
+    """Yield the two entries of a table in the data package: the first has its columns, the second its size and hash.
 
-    frictionless checks the file against the second entry.
+    frictionless needs the second entry to check the bytes of the file.
     """
     yield {
         "name": path.stem,
@@ -195,10 +197,10 @@ def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _find_field_type_in_pandas(kind: pl.DataType, may_be_null: bool) -> str:
-    """Return the type that a column has in a data package: the type that frictionless sees in the file.
+    """Return the type of a column in a data package, which is the type that frictionless finds in the file.
 
-    frictionless reads Parquet with pandas, in which integers that may be NULL are floating-point numbers and lists are
-    NumPy arrays.
+    frictionless reads Parquet with pandas. There, a column of integers becomes floating-point numbers if it may have
+    NULLs, and lists become NumPy arrays.
     """
     if kind.is_integer() and not may_be_null:
         return "integer"

@@ -49,12 +49,15 @@ class Episodes(NamedTuple):
 
     @property
     def last_step(self) -> NDArray[np.int64]:
-        """The index of each episode's last step, [E]."""
+        """The index of each episode's last step among the ``S`` steps, [E]."""
         return np.cumsum(self.steps) - 1
 
     @property
     def final_observation(self) -> NDArray[np.int64]:
-        """The index of each episode's last observation, [E], which has no action."""
+        """The index of each episode's last observation among the ``S + E`` observations, [E].
+
+        No action follows this observation.
+        """
         return np.cumsum(self.steps + 1) - 1
 
 
@@ -94,7 +97,10 @@ def _first_turn(opening: int, options: Any) -> int:
 
 @inline_function
 def _first_turn_of_seat(first: int, options: Any) -> int:
-    """Return the first turn from ``first`` on that the seat in ``options`` takes; for both seats, this is ``first``."""
+    """Return the first turn, from turn ``first`` on, that is taken by the seat in ``options``.
+
+    If ``options`` has both seats, this is ``first`` itself.
+    """
     return first if options.seat < 0 else first + ((first ^ options.seat) & 1)
 
 

@@ -30,7 +30,10 @@ OnWritten = Callable[[int], None]  # called with the number of games written sin
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The games to export, and the format. Options that contradict each other raise ``RequestError``."""
+    """A request to export games: which games, in which format, and with which options of the format.
+
+    Options that contradict each other raise ``RequestError``.
+    """
 
     form: str
     where: str | None = None
@@ -56,7 +59,10 @@ class ExportRequest:
         self._check_form()
 
     def _check_form(self) -> None:
-        """Raise ``RequestError`` if the format needs a perspective, or if an option has no effect on the format."""
+        """Raise ``RequestError`` if an option is missing that the format needs, or given although it has no effect.
+
+        Formats of episodes need a perspective, which says whose rewards they contain.
+        """
         if self.form in formats.EPISODE_FORMATS and self.perspective is None:
             raise RequestError(
                 f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
@@ -109,12 +115,13 @@ def write_export(
     """Write the selected games to ``output``, a new file or, for minari and dataset, a new folder.
 
     With ``force``, an existing export is replaced. ``on_written`` is called with the number of games written since its
-    last call, except for a dataset. ``minari_metadata`` adds to the metadata of a Minari dataset, or overrides its
-    usual values.
+    last call; it is never called for the format dataset. ``minari_metadata`` adds to the metadata of a Minari dataset,
+    or overrides its usual values.
 
-    Raises ``RequestError`` before anything is written if a path or condition is wrong, or if more games are requested
-    than there are. Raises ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error,
-    nothing new is left at ``output``.
+    Raises ``RequestError`` before anything is written if a path or condition is wrong, or if the requested sample is
+    larger than the number of selected games. The error is also raised if a format of episodes is requested and no game
+    has a step. Raises ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error, nothing
+    new is left at ``output``.
     """
     _check_output(request, output, force)
     if request.form == DATASET:
@@ -150,7 +157,8 @@ def write_export_to_stream(opened: OpenArchive, request: ExportRequest, out: Bin
 def _check_output(request: ExportRequest, output: Path, force: bool) -> None:
     """Raise ``RequestError`` if the export may not be written to ``output``.
 
-    An existing ``output`` is replaced only with ``force``, and only if it is an export in the same format.
+    An existing ``output`` is replaced only with ``force``, and only if it is an export in the same format. For a
+    dataset, an empty folder is accepted even without ``force``.
     """
     check_outside_archives(output)
     if not output.parent.is_dir():
@@ -256,7 +264,7 @@ class TemporaryOutput(NamedTuple):
 
 @contextmanager
 def _rename_to_output_on_success(output: Path, force: bool) -> Iterator[TemporaryOutput]:
-    """Yield a path to write to and a folder for intermediate files; at the end, rename the path to ``output``.
+    """Yield a path to write to and a folder for intermediate files; if all goes well, rename the path to ``output``.
 
     After an error, ``output`` is unchanged. The intermediate files are removed in any case. Raises ``FailureError`` if
     writing fails.

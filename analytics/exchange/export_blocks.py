@@ -41,12 +41,15 @@ class ExportBlock(NamedTuple):
     whole_run_number: int  # 1, 2, … in the order in which runs began, for runs exported whole; otherwise 0
 
     def perspective_seat_or_both(self, perspective: str) -> int:
-        """Return the seat whose outcomes a perspective from ``NAMED_PERSPECTIVES`` shows, or ``BOTH_SEATS``."""
+        """Return the seat from which ``perspective`` sees the outcomes of these games, or ``BOTH_SEATS``.
+
+        ``perspective`` is one of ``NAMED_PERSPECTIVES``.
+        """
         return int(self.range_games.game_id[0] & 1) if perspective == FIRST_AGENT else PERSPECTIVES[perspective]
 
 
 class _Seating(NamedTuple):
-    """The games of a pairing in which the pairing's first agent has the same seat, in ascending order of game id."""
+    """The games of a pairing in which its first agent has one and the same seat, ascending by game id."""
 
     heading: Heading
     is_partial_run: bool  # the run is not exported whole
@@ -58,8 +61,8 @@ class _Seating(NamedTuple):
 def read_export_blocks(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[ExportBlock]:
     """Yield the selected games in blocks, in the order of an export.
 
-    With ``sample``, only this number of games is drawn at random, as ``seed`` determines. Raises ``FailureError`` if a
-    file is damaged.
+    With ``sample``, only this many games are exported. They are drawn at random, and ``seed`` determines which ones.
+    Raises ``FailureError`` if a file is damaged.
     """
     archive = selection.opened.archive
     chosen_ids: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
@@ -99,10 +102,10 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
 
 
 def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
-    """Draw ``sample`` of the selected games uniformly, and return their ids for each run of the selection, ascending.
+    """Draw ``sample`` of the selected games uniformly; return an array of ascending game ids for each run.
 
-    Each game has a random word that depends only on the seed, the game's run and the game's id. The games with the
-    least words are drawn.
+    The arrays are in the order of the selection's runs. Each game has a random word that depends only on the seed, the
+    game's run and the game's id; the games with the smallest words are drawn.
     """
     words, ids, runs = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
     for run, record in enumerate(selection.runs):
@@ -116,22 +119,25 @@ def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArra
 
 
 def _compute_sample_words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Compute a random word for each game, [G], with SplitMix64 from the game's id and the stream of its run.
+    """Compute a random word for each game, [G], with SplitMix64.
 
-    ``quarto.rng`` explains streams.
+    The word depends on the game's id and on the random stream of its run; ``quarto.rng`` explains streams.
     """
     words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
     return Streams(words).draw(0)
 
 
 def _is_gapless_unimported_run(archive: ArchiveStore, record: RunRecord) -> bool:
-    """Return whether the archive has a run without gaps from its first unit on; False for a run of imported games."""
+    """Return whether a run was not imported and the archive holds all its units from unit 0 on, without a gap."""
     covered = archive.list_effective_ranges(record.run_id).covered_ranges
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
 
 
 def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
-    """Yield a seating of a pairing for each game of a pair: two if the run exchanges the seats, otherwise one."""
+    """Yield the seatings of a pairing in a run: two if the games of a pair have exchanged seats, otherwise one.
+
+    ``run_index`` is the index of the run in the selection.
+    """
     source = record.spec.get(IMPORTED_KEY, {})
     heading_values = (
         record.rules.name,

@@ -68,7 +68,11 @@ class ExportTarget(NamedTuple):
 
 
 def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
-    """Yield the games of each block as lines of text. The record of a whole run precedes its first game, as a line."""
+    """Yield the games of each block as lines of text.
+
+    If a run is exported whole, a line with its record comes before its first game. The unused parameters belong to the
+    interface of table formats: text has neither rows by game nor a perspective.
+    """
     recorded = set[str]()
     for chunk in blocks:
         if chunk.whole_run_number and chunk.record.run_id not in recorded:
@@ -79,7 +83,7 @@ def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspectiv
 
 
 def format_record_line_without_counts(record: RunRecord, number: int) -> bytes:
-    """Format a run's record as a line of JSON, without the counts that an archive keeps of its own files.
+    """Format a run's record as a line of JSON, without the counts of what one archive holds of the run.
 
     ``number`` is the place of the run in the order in which the exported runs began.
     """
@@ -93,7 +97,7 @@ def format_csv_lines(
     """Yield the games of each block as CSV, with a row for each ply or, with ``by_game``, a row for each game.
 
     The row of a game has its plies as text; the row of a ply has the outcome as ``perspective`` sees it. With
-    ``for_spreadsheet``, texts are made safe for spreadsheets.
+    ``for_spreadsheet``, texts are written so that a spreadsheet does not take them for formulas or numbers.
     """
     for number, chunk in enumerate(blocks):
         rows = _build_game_rows(chunk) if by_game else _build_ply_rows(chunk, perspective)
@@ -101,7 +105,7 @@ def format_csv_lines(
 
 
 def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
-    """Build a frame with a row for each game, [G], and the columns that do not depend on single plies."""
+    """Build a frame with a row for each game, [G], and the columns that describe the game as a whole."""
     heading, record, chosen, *_ = block
     games = chosen.games
     return pl.DataFrame(
@@ -120,14 +124,17 @@ def _build_game_columns(block: ExportBlock) -> pl.DataFrame:
 
 
 def _build_game_rows(block: ExportBlock) -> pl.DataFrame:
-    """Build a frame with a row for each game, [G], and the game's plies as text."""
+    """Build a frame with a row for each game, [G]; its last column has the game's plies as text."""
     return _build_game_columns(block).with_columns(
         game=pl.Series(format_plies(block.range_games.games), dtype=pl.String)
     )
 
 
 def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
-    """Build a frame with a row for each ply, [R], game by game, and the outcome as ``perspective`` sees it."""
+    """Build a frame with a row for each ply, [R]. The plies of a game are consecutive.
+
+    One column has the outcome of the game as ``perspective`` sees it: 1 for a win, 0 for a draw, -1 for a loss.
+    """
     games = block.range_games.games
     game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
     seat = (ply + 1) % 2
@@ -152,9 +159,9 @@ def _build_ply_rows(block: ExportBlock, perspective: str) -> pl.DataFrame:
 
 
 def _build_d3rlpy_arrays(episodes: Episodes) -> dict[str, NDArray[np.generic]]:
-    """Build the arrays of d3rlpy for some episodes, keyed by name, with ``S`` rows each.
+    """Build the arrays that d3rlpy needs for ``episodes``, each with ``S`` rows, keyed by name.
 
-    This format has no final observations.
+    The final observation of each episode is left out, because this format has no place for it.
     """
     decided = np.ones(len(episodes.observations), np.bool_)
     decided[episodes.final_observation] = False
@@ -239,9 +246,9 @@ def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
 
 
 def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Item]:
-    """Yield ``items``, one for each episode, and check regularly that the disk of ``folder`` has room.
+    """Yield ``items``, one for each episode, and check regularly that the disk that holds ``folder`` has free space.
 
-    Raises ``OSError`` before the disk is full, because the library would crash then.
+    Raises ``OSError`` before the disk is full, because Minari would crash on a full disk.
     """
     for number, item in enumerate(items):
         if number % MINARI_BATCH == 0:
@@ -267,8 +274,8 @@ def _build_minari_buffers(
 def _build_buffer_arrays(episodes: Episodes, episode: int, last_step: int) -> dict[str, Any]:
     """Build the arrays of one episode, keyed by the parameters of Minari's buffer.
 
-    ``episode`` is the number of the episode in ``episodes``, and ``last_step`` the index of its last step. Infos have
-    one more entry than there are steps.
+    ``episode`` is the number of the episode in ``episodes``, and ``last_step`` is the index of its last step. The
+    arrays in ``infos`` have one more entry than there are steps, like the observations.
     """
     steps, over = int(episodes.steps[episode]), bool(episodes.terminated[episode])
     taken = slice(last_step + 1 - steps, last_step + 1)

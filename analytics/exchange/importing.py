@@ -38,13 +38,13 @@ LOCK_SECONDS = 600.0  # seconds in which another process may import the same gam
 
 
 class ImportedPlayer:
-    """The class that records name as the target of players in imported games.
+    """The class that stands in records for all players of imported games.
 
     It cannot be instantiated, because it is unknown how these players play.
     """
 
     def __init__(self) -> NoReturn:
-        """Raise ``RequestError`` whenever it is called."""
+        """Raise ``RequestError``, because an imported player cannot play."""
         raise RequestError("a player of imported games cannot play here: only its games are known")
 
 
@@ -63,11 +63,12 @@ class ImportedRun(NamedTuple):
 def import_games(
     archive: ArchiveStore, parsed_text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
 ) -> list[ImportedRun]:
-    """Add the games of a text to an archive. Runs that are complete in the text keep their records and ids.
+    """Add the games of a text to an archive, and return the runs that hold them.
 
-    Other games with the same rules, event, date and opening become one run with fixed seats. If a text has grown since
-    its last import, its new games extend its runs, but new players get a run of their own. ``rules`` are keyed by name,
-    ``code`` has the form that it has in a run's record, and ``command`` is the user's command, for the records.
+    A run that is complete in the text keeps its record and its id. Other games with the same rules, event, date and
+    opening become one run with fixed seats. If a text has grown since its last import, its new games extend its runs,
+    but new players get a run of their own. ``rules`` are keyed by name, ``code`` has the form that it has in a run's
+    record, and ``command`` is the user's command, for the records.
 
     Raises ``RequestError`` if the archive has other games of a complete run, and ``FailureError`` if the archive cannot
     be written.
@@ -184,7 +185,7 @@ def _add_or_extend_runs(
 def _find_longest_matching_pairing(archive: ArchiveStore, block: ImportBlock, rules: Rules) -> _StoredPairing | None:
     """Find the stored pairing that agrees with a block: its games begin with the block's games, or the reverse.
 
-    If several pairings agree, the one with the most games is returned; if none does, None is.
+    If several pairings agree, the one with the most games is returned. If no pairing agrees, the result is None.
     """
     heading = block.heading
     text = format_games(heading, block.games)
@@ -219,7 +220,7 @@ def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading
 
 
 def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
-    """Add the games of ``blocks`` that a run lacks to that run, and return the counts.
+    """Add to a run those games of ``blocks`` that it lacks, and return how many games there are and how many were new.
 
     Raises ``FailureError`` if another process extended the run with other games meanwhile.
     """
@@ -264,8 +265,8 @@ def _write_missing_games(
     """Write the games that the archive lacks, and return their number.
 
     ``blocks_by_pairing`` has each block with the number of its pairing. The games are numbered from ``first_unit`` on
-    in the order of the text, across all pairings. No number occurs in two pairings, because pairs with the same number
-    share an imposed opening in other runs, and imported games need not.
+    in the order of the text, across all pairings. So no number occurs in two pairings: pairs with the same number would
+    have to share an imposed opening, and imported games need not.
     """
     if not blocks_by_pairing:
         return 0
@@ -355,10 +356,10 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
 
 
 def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
-    """Add the games of a run that an archive lacks to that archive; return the number of games added.
+    """Add to an archive those games of a run that it lacks, and return the number of games added.
 
-    Raises ``RequestError`` if the archive holds other games for the same units, or if it lacks games and its own games
-    of the run were played by other code.
+    Raises ``RequestError`` if the archive holds other games for the same units. The error is also raised if the archive
+    holds only a part of the run and other code played that part.
     """
     record, line, run_id = run.record, run.record.unit_line, run.record.run_id
     existing, held = archive.find_run(run_id), archive.list_effective_ranges(run_id)

@@ -45,7 +45,7 @@ _VALUE_PATTERN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags of a game, with None, "" or a default value for each missing tag."""
+    """The tags of a game. A tag that its line lacks is None, "" or a default value."""
 
     rules: str = CLASSIC_NAME
     event: str = ""
@@ -58,7 +58,7 @@ class Tags:
 
 
 class Heading(NamedTuple):
-    """The values that a sequence of games has in common. Exported games are sorted by heading."""
+    """The values that all games of a sequence share. Exported games are sorted by heading."""
 
     rules: str
     event: str  # "" where it is not known
@@ -90,7 +90,7 @@ def format_plies(games: Games) -> list[str]:
 def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
     """Format the first ply of all games, then the second ply, and so on; return a column of texts [G] for each ply.
 
-    Each text begins with a space. A game that is already over has an empty text.
+    Each text begins with a space. If a game is over before a ply, its text in that column is empty.
     """
     numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLY_TEXTS)
     most = int(games.plies.max(initial=0))
@@ -98,9 +98,9 @@ def _format_ply_columns(games: Games) -> list[NDArray[np.bytes_]]:
 
 
 def _concat_text_columns(columns: list[NDArray[np.bytes_]]) -> bytes:
-    """Concatenate columns of texts [G] row by row, without the zero bytes with which NumPy pads texts.
+    """Concatenate columns of texts [G] row by row, and drop the zero bytes with which NumPy pads texts.
 
-    No label contains a zero byte.
+    Nothing else is lost, because no label contains a zero byte.
     """
     chunks = []
     for start in range(0, len(columns[0]), ROWS_AT_ONCE):
@@ -140,7 +140,7 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
 def check_label(subject: str, value: str) -> str:
     """Return ``value`` unchanged if it can be a label or the name of an event; otherwise raise ``RequestError``.
 
-    The error message begins with ``subject``, which says where the text stands.
+    The error message begins with ``subject``, which says where ``value`` was found.
     """
     if not value.strip() or len(value) > MAX_CHARACTERS or not _VALUE_PATTERN.fullmatch(value):
         raise RequestError(
@@ -186,7 +186,10 @@ def check_iso_date(text: str) -> None:
 
 
 def format_agent_and_nondefault_tags(values: Mapping[str, str | int]) -> str:
-    """Format the tags of a heading. Tags with their default value are left out, except for the tags of the agents."""
+    """Format the tags in ``values``, which are keyed by tag. A tag with its default value is left out.
+
+    The tags of the agents are always written.
+    """
     defaults = Tags()
     names = [
         name for name in TAG_NAMES if name in values and (values[name] != getattr(defaults, name) or name[0] == "a")
@@ -210,10 +213,10 @@ class GameOutcome(NamedTuple):
 
 
 def find_outcome(tags: Tags, ply_count: int, line_ply: int) -> GameOutcome:
-    """Find the outcome of a game with ``ply_count`` plies from its plies or, if it was forfeited, from its tags.
+    """Find the winner and ending of a game from its ``ply_count`` plies or, if it was forfeited, from its tags.
 
     ``line_ply`` is the first ply that finishes a line, or -1. Raises ``RequestError`` if the game continues after a
-    line, contradicts its tags, or stops without a result.
+    line, contradicts its tags, or stops early although no tag says who won.
     """
     if 0 <= line_ply < ply_count - 1:
         raise RequestError(f"ply {line_ply} finishes a line and the game goes on (ply {line_ply + 1})")
@@ -307,9 +310,9 @@ class ParsedText(NamedTuple):
 
 
 def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
-    """Parse the games of a text, which has a game in each line; skip empty lines and lines that begin with #.
+    """Parse a text with one game in each line. Empty lines and lines that begin with # are skipped.
 
-    A line that begins with { is the record of a run. ``defaults`` has the values of tags that a line omits.
+    A line that begins with { is the record of a run. If a line omits a tag, its value is taken from ``defaults``.
     ``find_rules`` returns the rules with a given name, or raises ``RequestError``.
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
@@ -345,7 +348,8 @@ def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
 def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:
     """Find the lines of a text that hold games.
 
-    The prefix of such a line has its tags. Each distinct prefix is added to ``prefix_indices`` with its index.
+    The prefix of such a line is the part that contains its tags. Each distinct prefix is added to ``prefix_indices``
+    with an index, counted from 0.
     """
     rows: list[tuple[int, ...]] = []
     start = 0
@@ -398,9 +402,11 @@ def _describe_parse_error(plies: bytes) -> str:
 def _set_outcomes_and_list_errors(
     games: Games, tags: NDArray[np.int64], parsed: list[LineTags | str], unreadable: NDArray[np.bool_]
 ) -> dict[int, str]:
-    """Set the winner and ending of each readable game by the rules; return the error messages, keyed by game.
+    """Set each game's winner and ending as the rules demand; return the error messages, keyed by the game's index.
 
-    ``tags`` [G] has the index of each game's tags in ``parsed``. The messages include errors in the tags.
+    ``tags`` [G] has the index of each game's tags in ``parsed``, where a text stands for tags that cannot be parsed.
+    Games in the mask ``unreadable`` [G], whose plies cannot be parsed, are left alone. Only errors in their tags are
+    reported.
     """
     reasons: dict[int, str] = {}
     for at, entry in enumerate(parsed):
@@ -429,10 +435,10 @@ def _is_blank(byte: int) -> bool:
 def parse_plies(
     text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
 ) -> NDArray[np.bool_]:
-    """Parse the plies of each game between ``start`` and ``end`` [G] in ``text`` [N], and write them to ``games``.
+    """Parse the plies of each game, and write them to ``games``.
 
-    Returns a mask [G] of the games that cannot be parsed; ``quarto.notation.parse_game`` explains what is wrong with
-    such a game.
+    The plies of a game are the bytes of ``text`` [N] from ``start`` [G] up to but not including ``end`` [G]. Returns a
+    mask [G] of the games that cannot be parsed; ``quarto.notation.parse_game`` explains what is wrong with such a game.
     """
     bad = np.zeros(start.shape[0], np.bool_)
     for game in range(start.shape[0]):

@@ -63,7 +63,7 @@ class ResultColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A table for people, whose first column names the rows."""
+    """A table for people; its first column names the rows."""
 
     title: str
     columns: Sequence[ResultColumn] = ()
@@ -124,9 +124,9 @@ def format_percent_tenths_below_ten(share: float) -> str:
 
 
 def format_percent_tenths(share: float) -> str:
-    """Format a share (0 to 1) in tenths of a percent.
+    """Format a share (0 to 1) in percent, with one decimal and without a percent sign.
 
-    More digits of a probability from bootstrap samples would be noise.
+    Probabilities from bootstrap samples have this form, because more digits would be noise.
     """
     return f"{100 * share:.1f}"
 
@@ -157,7 +157,10 @@ def format_value_error(error: float) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """Format a p-value, the probability of a difference at least as large if only chance were at work."""
+    """Format a p-value with three decimals, or as ``<0.001`` if it is smaller than that.
+
+    A p-value is the probability of a difference at least as large as the observed one if only chance were at work.
+    """
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -167,19 +170,20 @@ def format_plies(plies: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """Format a number of games or other things with separators; a mean number is rounded to a whole one."""
+    """Format a number of games or other things with thousands separators; a float is rounded to a whole number."""
     return f"{number:,.0f}" if isinstance(number, float) else f"{number:,}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a time in seconds with three digits, or in whole seconds from 1,000 seconds up."""
+    """Format a time in seconds with three significant digits, or in whole seconds from 1,000 seconds up."""
     return format_count(round(seconds)) if seconds >= 1000 else format_significant(seconds, 3)
 
 
 def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str:
-    """Format a number whose unit is unknown with ``digits`` digits, without an exponent between 1e-9 and 1e9.
+    """Format a number of unknown unit to ``digits`` significant digits.
 
-    ``minus`` is the character to use as the minus sign.
+    A number whose magnitude is between 1e-9 and 1e9 has no exponent. ``minus`` is the minus sign of numbers without an
+    exponent.
     """
     text = f"{value:.{digits}g}"
     if "e" in text and 1e-9 <= abs(value) < 1e9:
@@ -208,9 +212,9 @@ def format_signed(value: float, digits: int) -> str:
 
 
 def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:
-    """Format an interval by its two ends.
+    """Format an interval as its two ends with a dash between them.
 
-    A dash stands between the ends or, for ratings, which may be negative, the word "to".
+    If ``format_value`` is ``format_elo``, the word "to" replaces the dash, because ratings may be negative.
     """
     return (
         f"{format_value(low)} to {format_value(high)}"
@@ -245,7 +249,7 @@ def interval_column(
     format_value: Callable[[float], str] = format_percent,
     drop_priority: int = 0,
 ) -> ResultColumn:
-    """Build a column of 95 % intervals, with a dash for each interval of which an end is None."""
+    """Build a column of 95 % intervals; an interval is shown as a dash if either of its ends is None."""
     ends = zip(lows, highs, strict=True)
     texts = [MISSING if low is None or high is None else format_interval(low, high, format_value) for low, high in ends]
     return ResultColumn("95 % interval", texts, drop_priority=drop_priority)
@@ -376,7 +380,10 @@ def _result_share_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 
 def describe_seat_roles(mover_chooses: bool) -> str:
-    """Describe what each seat does first in a game, for the note below a table with columns by seat."""
+    """Describe what each seat does first in a game, for the note below a table with columns by seat.
+
+    ``mover_chooses`` says whether the rules let the mover choose the piece.
+    """
     zero, one = SEAT_ROLES_MOVER if mover_chooses else SEAT_ROLES
     return f"Seat 0 {zero}, seat 1 {one}."
 
@@ -450,7 +457,7 @@ _HIDDEN_IN_CELLS = f"[{HIDDEN_CHARACTERS}--\n]"  # in Rust's syntax; line ends s
 
 
 def escape_hidden_characters(text: str) -> str:
-    """Return a text whose hidden characters are made visible; line ends are kept."""
+    """Return ``text`` with its hidden characters made visible; line ends are kept."""
     return escape_hidden(text, keep="\n")
 
 

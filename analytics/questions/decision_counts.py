@@ -50,9 +50,9 @@ DECISION_COLUMNS = {"gift": _BOARD, "placement": [*_BOARD, "cell"], "turn": [*_B
 def read_decisions_in_position(
     opened: OpenArchive, records: Sequence[RunRecord], position: PackedPosition, turns: pl.DataFrame
 ) -> pl.DataFrame:
-    """Read the decisions that some runs made in a position.
+    """Read the decisions that were made in a position in all games of some runs.
 
-    The result has the rows of the table ``positions``, with ``run_id`` as the first column. ``turns`` has the turns in
+    The result has rows of the table ``positions``, with ``run_id`` as the first column. ``turns`` has the turns in
     ``position``, as ``list_canonical_turns`` returns them.
     """
     occupied, boards = turns["occupied"][0], turns["board"].to_list()  # boards that differ in the hand are neighbours
@@ -63,7 +63,7 @@ def read_decisions_in_position(
 def read_first_free_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
     """Read the first free decision of each game in some runs.
 
-    The first free decision of a game is at the ply that follows its imposed plies. The result has the rows of the table
+    The first free decision of a game is at the ply that follows its imposed plies. The result has rows of the table
     ``positions``, with ``run_id`` as the first column.
     """
     runs: dict[int, list[RunRecord]] = {}
@@ -79,9 +79,9 @@ def read_first_free_decisions(opened: OpenArchive, records: Sequence[RunRecord])
 
 
 def _read_decisions(opened: OpenArchive, records: Sequence[RunRecord], ply: int, condition: str) -> pl.DataFrame:
-    """Read the decisions at a ply that meet a condition.
+    """Read the decisions at the ply ``ply`` that meet ``condition``, a condition in SQL.
 
-    They come from the index or, for ranges without an index of this ply, from the games.
+    They come from the position index or, for ranges whose index does not include this ply, from the games.
     """
     where = f"ply = {ply} AND {condition}"
     files, unindexed_ranges = list[VerifiableFile](), list[tuple[RunRecord, StoredRange]]()
@@ -142,9 +142,10 @@ def _count_unindexed_decisions(
 def select_decisions_by_agent(
     decisions: pl.DataFrame, records: Sequence[RunRecord], kind: str, game_filter: GameFilter
 ) -> pl.DataFrame:
-    """Select the rows in which the filter's agent decided, in games against the filter's opponent.
+    """Select the decisions that the filter's agent made in games against the filter's opponent.
 
-    If the filter names no agent, or no opponent, any agent is selected in its place.
+    If the filter names no agent, decisions of any agent are selected. If it names no opponent, games against any
+    opponent count. ``kind`` is the kind of decision, which determines whether the giver or the mover decided.
     """
     if game_filter.agent is None and game_filter.opponent is None:
         return decisions
@@ -164,11 +165,12 @@ def select_decisions_by_agent(
 def sum_symmetric_decisions(
     archive: ArchiveStore, decisions: pl.DataFrame, turns: pl.DataFrame, kind: str, records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Sum the counts of the decisions that symmetries make equivalent, and return one row for each group of them.
+    """Sum the counts of decisions that are equivalent by symmetry, with one row for each group of such decisions.
 
-    A row names the least of the equivalent decisions, and has their counts, their number of openings and their first
-    game. ``turns`` has all turns in a position. If it has the turns of several positions, a column ``position`` has the
-    text of each position, and the result has this column, too. Raises ``FailureError`` if the index is wrong.
+    A row names the first of the equivalent decisions in ``turns``, and has their counts, their number of openings and
+    their first game. ``turns`` has all turns in one position or in several. For several positions, ``turns`` has a
+    column ``position`` with the text of each position, and the result has this column, too. Raises ``FailureError`` if
+    the index has a turn that cannot be played.
     """
     key_columns = DECISION_COLUMNS[kind]
     own_columns = ["own_hand", "own_cell", "own_piece"][: len(key_columns) - len(_BOARD) + 1]
@@ -198,7 +200,7 @@ def sum_symmetric_decisions(
 def _count_fewest_possible_openings(
     decisions: pl.DataFrame, key_columns: Sequence[str], records: Sequence[RunRecord]
 ) -> pl.DataFrame:
-    """Return the least number of distinct openings that the games of each decision can have, as ``openings``.
+    """Return, in the column ``openings``, the least possible number of distinct openings of each decision's games.
 
     Without imposed plies, each game is an opening of its own. With imposed plies, openings are repeated by the two
     games of a pair, by other pairings, and by other runs with the same seed. But the games of one pairing in which the
@@ -245,10 +247,11 @@ def list_turns_of_most_played_positions(
 
 
 def _decode_position(occupied: int, word: int, hand: int) -> PackedPosition:
-    """Decode a position from its row in the index.
+    """Decode a position from the numbers that the index stores for it.
 
-    ``word``, the column ``board``, holds the pieces of a canonical board as ``quarto.canonical.squeeze_lanes`` packs
-    them.
+    The bits of ``occupied`` are the occupied cells. ``word`` is the column ``board`` without the bits of the hand: the
+    pieces of a canonical board, as ``quarto.canonical.squeeze_lanes`` packs them. ``hand`` is the piece in hand or
+    NONE.
     """
     cells = [cell for cell in range(CELLS) if occupied >> cell & 1]
     pieces = [

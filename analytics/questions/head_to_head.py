@@ -160,7 +160,7 @@ def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenR
 
 
 def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
-    """Describe the runs that lack games for which their commands asked.
+    """Describe the runs that lack some of the games that their commands asked for.
 
     The result has one warning about all of these runs, or is empty if there are none.
     """
@@ -181,9 +181,9 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
 
 
 def _select_runs_including_trainings(opened: OpenArchive, game_filter: GameFilter) -> list[RunRecord]:
-    """Select the runs that have chosen games, including trainings that the filter leaves out.
+    """Select the runs that have chosen games; trainings are selected even if the filter leaves them out.
 
-    Raises the errors of ``compute_head_to_head``.
+    The caller removes these trainings, and reports how many there are. Raises the errors of ``compute_head_to_head``.
     """
     archive = opened.archive
     for run_id in set(archive.list_ids_of_runs_with_games()) - set(archive.list_recorded_run_ids()):
@@ -208,9 +208,10 @@ def _select_runs_including_trainings(opened: OpenArchive, game_filter: GameFilte
 def load_shared_openings(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], results: ResultsByPairing
 ) -> SharedOpenings | None:
-    """Count the pairs of games by group of openings, for the results that share openings with another result.
+    """Count pairs of games by group of openings, for the pairings that share openings with another pairing.
 
-    Return None if there are no such results.
+    ``results`` has the results of all pairings. ``where`` is a condition on the games to count, or None to count all
+    games. Return None if no pairings share openings.
     """
     seeds = find_shared_opening_seeds(records, results)
     if not seeds:
@@ -224,7 +225,10 @@ def load_shared_openings(
 
 
 def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> ResultsByPairing:
-    """Load the results of each pairing that has games from the stored tallies, in the order of the runs."""
+    """Load the results of the runs' pairings from the stored tallies, in the order of the runs.
+
+    Pairings without games are left out.
+    """
     return {
         (run_id, result.pairing): result
         for run_id, run_results in load_results_by_run(opened.archive, records).items()

@@ -51,10 +51,11 @@ class Mistake(NamedTuple):
 def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
     """Summarise the decisions that meet an SQL condition, with a row for each agent, kind and, if ``by_ply``, ply.
 
-    The frame has the schema ``DECISION_SUMMARIES``: ``regret`` is the mean number of half-points given up, ``blunders``
-    the share of decisions that gave up any. Without ``by_ply``, ``ply`` is null. The 95 % intervals treat all games
-    with one opening as a cluster, because the decisions in a pair of games are not independent, and neither are the
-    decisions in different pairs with the same imposed opening (L. Kish, "Survey Sampling", 1965, section 6.3).
+    The frame has the schema ``DECISION_SUMMARIES``: ``regret`` is the mean number of half-points given up, and
+    ``blunders`` is the share of decisions with a regret above 0. Without ``by_ply``, ``ply`` is null. The 95 %
+    intervals treat all games with one opening as a cluster, because the decisions in a pair of games are not
+    independent, and neither are the decisions in different pairs with the same imposed opening (L. Kish, "Survey
+    Sampling", 1965, section 6.3).
     """
     ply = "ply" if by_ply else "NULL::INTEGER"
     clusters_sql = f"""
@@ -96,7 +97,7 @@ def _build_summary_row(row: Mapping[str, Any]) -> tuple[str | float | None, ...]
 
 
 def build_judged_agent_names(archive: OpenArchive, condition: str) -> AgentNames:
-    """Build the names of the agents that made the decisions that meet an SQL condition."""
+    """Build the names of the agents whose logged decisions meet an SQL condition."""
     records = {record.run_id: record for record in archive.archive.load_runs()}
     pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
     return build_agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
@@ -138,7 +139,10 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
 
 
 def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Add the name of the rules and the canonical position (``lanes``, ``occupied``) to the decisions of one run."""
+    """Add the name of the rules and the canonical position (``lanes``, ``occupied``) to the decisions of one run.
+
+    ``plies`` has the plies of the games of these decisions, from which the positions follow.
+    """
     numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
     plies_until_decision = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
     plies_before, plies_at_decision = (

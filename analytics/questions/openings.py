@@ -99,18 +99,18 @@ def explore_position(
 ) -> pl.DataFrame:
     """Return the decisions made in a position, with one row for all decisions that symmetries make equivalent.
 
-    Rows are sorted by ``sort``. On a board without a piece in hand, placements and turns after every gift are counted.
-    If all decisions at the start of games were imposed, a query about the start counts each game at its first free
+    Rows are sorted by ``sort``. If no piece is in hand, placements and turns after every possible gift are counted. If
+    all decisions at the start of games were imposed, a query about the start counts each game at its first free
     decision. The rows are then about many positions, and the columns ``ply`` and ``position`` precede the other
-    columns. Games whose index does not reach deep enough are replayed, which takes a second or two for ten million
-    games.
+    columns. Games that are not indexed deep enough are replayed, which takes a second or two for ten million games.
 
     Columns:
 
-    - ``piece``, ``cell`` and ``gift`` as text, as far as decisions of the kind ``by`` have them; of equivalent
-      decisions, the row shows the least;
+    - ``piece``, ``cell`` and ``gift`` as text, those of them that the kind of decision includes; a row names the first
+      of its equivalent decisions;
     - ``alike``: the number of decisions that are equivalent by symmetry;
-    - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` of the player that decides;
+    - ``games``, and ``share``, their share of all games counted;
+    - ``wins``, ``draws``, ``losses`` and ``score`` of the player that decides;
     - ``win_rate``, ``draw_rate`` and ``loss_rate``, each with Wilson's 95 % interval over independent openings;
     - ``run_id`` and ``game_id`` of a sample game, the first game with such a decision. With ``with_samples``, the
       column ``sample`` has the plies of the sample game as text, mapped by a symmetry so that the game passes through
@@ -122,7 +122,7 @@ def explore_position(
         by: The kind of decision: a ``gift`` of the giver, a ``placement`` of the mover, or the mover's whole ``turn``,
             a cell and a gift; None for the next decision in the position.
         games: Which games to count; the filter selects whole runs.
-        min_games: The least number of games of a row; rows with fewer games are left out.
+        min_games: Rows with fewer games than this are left out.
         imposed: Whether to count imposed decisions, too.
         with_samples: Whether to read the plies of the sample games.
         sort: One of ``SORT_ORDERS``.
@@ -248,7 +248,7 @@ def _sort_by_games_or_worst_first(rows: pl.DataFrame, order: str) -> pl.DataFram
 
 
 def _count_games_by_imposed_plies(decisions: pl.DataFrame, records: Sequence[RunRecord]) -> dict[int, int]:
-    """Count the games of these decisions by their number of imposed plies, which ascends in the result."""
+    """Count the games of these decisions by their number of imposed plies, in ascending order of that number."""
     plies = {record.run_id: record.spec["opening_plies"] for record in records}
     ply = pl.col("run_id").replace_strict(plies, return_dtype=pl.Int64)
     return dict(decisions.group_by(ply=ply).agg(pl.sum("games")).sort("ply").rows())
@@ -284,9 +284,10 @@ def _describe_left_out(
 
 
 def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) -> list[list[str]]:
-    """Group the choices in a position that symmetries make equivalent: remaining pieces for gifts, else empty cells.
+    """Group the choices in a position that are equivalent by symmetry.
 
-    The first choice of a group represents the group in the rows of an answer.
+    The choices are the remaining pieces if ``by`` is ``gift``, and otherwise the empty cells. The first choice of a
+    group represents the group in the rows of an answer.
     """
     choice_column, form_columns = ("own_hand", ["board"]) if by == "gift" else ("own_cell", ["board", "cell"])
     turns = list_canonical_turns(position, rules).with_columns(form=pl.struct(form_columns))
@@ -389,7 +390,10 @@ def _find_decision_kind(position: PackedPosition, rules: Rules, requested_kind: 
 def _describe_no_decisions(
     position_text: str, records: Sequence[RunRecord], decisions: pl.DataFrame, game_filter: GameFilter
 ) -> str:
-    """Describe why a query found no decision to count in a position."""
+    """Describe why a query found no decision to count in a position.
+
+    ``decisions`` has the decisions, if any, that were made there but do not count, because they were imposed.
+    """
     imposed = int(decisions["games"].sum())
     if imposed:
         first_ply = min(plies for record in records if (plies := record.spec["opening_plies"]))
@@ -406,7 +410,10 @@ def _describe_no_decisions(
 
 
 def _format_decisions(rows: pl.DataFrame, kind: str, rules: Rules, total_games: int) -> pl.DataFrame:
-    """Build the columns of an answer from summed rows, without the text of the sample games."""
+    """Build the columns of an answer from summed rows, without the text of the sample games.
+
+    ``rows`` is the result of ``sum_symmetric_decisions``. The column ``share`` has shares of ``total_games``.
+    """
     piece_source = "own_piece" if rules.mover_chooses else "own_hand"
     sources = {"gift": {"gift": "own_hand"}, "placement": {"piece": piece_source, "cell": "own_cell"}}.get(
         kind, {"piece": piece_source, "cell": "own_cell", "gift": "own_piece"}
@@ -463,9 +470,9 @@ def find_symmetric_game(
 ) -> list[Ply] | None:
     """Map a game by a symmetry so that it passes through ``position`` and makes ``decision`` there; return its plies.
 
-    Return None if no symmetry does this. ``decision`` is a row of the openings explorer; of its texts ``piece``,
-    ``cell`` and ``gift``, the image must match all that are present. If several symmetries of the cells would do, the
-    first one is taken.
+    Return None if no symmetry does this. ``decision`` is a row of the openings explorer, of which any of the texts
+    ``piece``, ``cell`` and ``gift`` may be absent; the mapped game matches those that are present. If several
+    symmetries of the cells fit, the first one is taken.
     """
     ply = position.occupied.bit_count()
     if len(plies) <= ply:

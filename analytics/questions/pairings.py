@@ -87,7 +87,7 @@ class PairingResult:
     def forfeits(self) -> tuple[int, int]:
         """The numbers of games forfeited by the first and by the second agent.
 
-        Illegal turns, exceptions and late turns count.
+        Games forfeited by an illegal turn, an exception or a late turn count; resignations do not.
         """
         return self.tally.forfeits
 
@@ -100,7 +100,7 @@ class PairingResult:
 def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
     """Load the results of a run's pairings that have games, in the order of the pairings.
 
-    Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
+    Raises ``RequestError`` for a run that is not in the archive, and ``FailureError`` for a damaged record.
     """
     return load_results_by_run(archive, [archive.load_requested_run(run_id)])[run_id]
 
@@ -157,8 +157,8 @@ def _limit_training_to_requested_games(
 def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
     """Return a row for each result, from the point of view of its first agent.
 
-    Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and ``win_rate`` as shares,
-    with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
+    Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and ``win_rate`` (0 to 1),
+    each with its 95 % interval (``_low``, ``_high``); ``first_forfeits``, ``second_forfeits``.
     """
     rows = [
         (
@@ -297,9 +297,10 @@ for _one in range(3):
 
 @dataclass(frozen=True)
 class SharedOpenings:
-    """Counts of the pairs of games whose openings other pairs may have played, too, by meeting and group of openings.
+    """Counts of the pairs of games whose openings other pairs may have played, too.
 
-    A meeting is all games between two agents. The pairs with the same opening are always in the same group.
+    The pairs are counted by meeting, by group of openings, and by how their games ended. A meeting is all games between
+    two agents. A group has one or more openings; all pairs with the same opening are in the same group.
     """
 
     agents: tuple[AgentPair, ...]  # of each of the M meetings, in alphabetical order
@@ -325,9 +326,10 @@ class SharedOpenings:
         return opponents
 
     def count_pairs_by_opening_group(self, first: str, second: str) -> NDArray[np.int64]:
-        """Count the pairs of two agents by group of openings and cell, [G, 15], from the point of view of ``first``.
+        """Count the pairs of two agents by group of openings and result, [G, 15], from the point of view of ``first``.
 
-        The counts are zero if the two agents have no meeting.
+        The 15 results of a pair are the cells of ``analytics.statistics.tally``. All counts are zero if the two agents
+        have no meeting.
         """
         ordered = _sort_agents(first, second)
         if ordered not in self._meeting_index:
@@ -349,7 +351,7 @@ class SharedOpenings:
     def build_agent_clusters(self, agent: str, total: Tally) -> Clusters | None:
         """Build the clusters of an agent's pairs with other agents, or return None if the agent has no shared openings.
 
-        ``total`` is the tally of these pairs.
+        ``total`` is the tally of all pairs of the agent with other agents.
         """
         opponents = self._opponents_by_agent.get(agent)
         if not opponents:

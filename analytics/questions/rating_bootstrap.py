@@ -24,7 +24,7 @@ _GAMES_BY_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], 
 class BootstrapPopulation:
     """The population from which the bootstrap draws: the pairs of games in ``M`` meetings.
 
-    A meeting is all games between two agents.
+    A meeting is all games between two agents. Pairs are counted by cell, one of the 15 ways in which a pair can end.
     """
 
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
@@ -37,7 +37,7 @@ class BootstrapPopulation:
         """Build the population from the tally of every two agents.
 
         The number of an agent in the population is its index in ``agents``. ``shared`` has the counts of the pairs
-        whose openings pairings share, or is None if pairings share no openings.
+        whose openings other pairs played, too, or is None if there are no such pairs.
         """
         numbers = {agent: number for number, agent in enumerate(agents)}
         first, second = (np.array([numbers[agent_pair[i]] for agent_pair in tallies]) for i in (0, 1))
@@ -51,7 +51,8 @@ class BootstrapPopulation:
     def count_games(self, cells: NDArray[np.int64]) -> SeatCounts:
         """Count the games of each meeting by their result for seat 0.
 
-        ``cells`` [M, 15] has the counts of pairs by meeting and cell.
+        ``cells`` [M, 15] has the counts of pairs by meeting and by cell, the way in which a pair ended. The result has
+        two rows for each meeting, because either agent may hold seat 0.
         """
         counts = (cells @ _GAMES_BY_CELL).astype(
             np.float64
@@ -60,15 +61,18 @@ class BootstrapPopulation:
 
     @cached_property
     def _unshared_pairs_by_cell(self) -> NDArray[np.int64]:
-        """The counts of the pairs whose openings are not shared, by meeting and cell, [M, 15]."""
+        """The counts of the pairs whose openings are not shared, [M, 15].
+
+        The counts are by meeting and by cell, one of the 15 ways in which a pair can end.
+        """
         unshared: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
         return unshared
 
     @cached_property
     def _unshared_cell_shares(self) -> NDArray[np.float64]:
-        """The distribution over cells of the pairs whose openings are not shared, by meeting, [M, 15].
+        """The share of each cell among a meeting's pairs whose openings are not shared, [M, 15].
 
-        The shares of a meeting without such pairs are zeros.
+        A cell is one of the 15 ways in which a pair can end. In a meeting without such pairs, all shares are 0.
         """
         shares: NDArray[np.float64] = (
             self._unshared_pairs_by_cell / np.maximum(1, self._unshared_pairs_by_cell.sum(axis=1))[:, None]
@@ -78,8 +82,8 @@ class BootstrapPopulation:
     def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
         """Draw a bootstrap sample with replacement, and return its counts of pairs by meeting and cell, [M, 15].
 
-        The sample has as many groups of openings as the population and, in each meeting, as many pairs whose openings
-        are not shared.
+        A cell is one of the 15 ways in which a pair can end. The sample has the same number of groups of openings as
+        the population and, in each meeting, the same number of pairs whose openings are not shared.
         """
         pairs, groups = self._unshared_pairs_by_cell.sum(axis=1), len(self.grouped)
         sample = dice.multinomial(pairs, self._unshared_cell_shares)

@@ -122,7 +122,12 @@ class Ratings:
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 
     def describe(self, mover_chooses: bool) -> list[str]:
-        """Describe what a table of the ratings does not show: seat, draws, missing bounds, and unrated agents."""
+        """Describe, in sentences, what a table of the ratings does not show.
+
+        The sentences are about the value of the seat, the share of draws, groups without games between them, ratings
+        without a bound, and agents without a rank or a rating. ``mover_chooses`` says whether the rules let the mover
+        choose the piece.
+        """
         lines = [self._describe_seat_and_draws(mover_chooses)]
         if self.group_count > 1:
             lines.append(
@@ -301,7 +306,7 @@ def _find_always_forfeiting_agents(tallies: Tallies) -> dict[str, int]:
 def _orient_tallies_between_different_agents(tallies: Tallies) -> Tallies:
     """Return the tallies between different agents, sorted, each with its two agents in alphabetical order.
 
-    This way, the bootstrap depends on the games alone.
+    The bootstrap then depends on the games alone, not on the order of the tallies or of the agents in them.
     """
     oriented_tallies = sum_tallies_by_key(
         ((first, second), tally) if first < second else ((second, first), tally.with_agents_swapped)
@@ -326,8 +331,9 @@ class _RatedAgents:
     def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
         """Compute the Elo of each agent, [A], relative to a reference in its group.
 
-        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component. In a
-        reference component, the Elo of every agent is NaN if the seat decided every game between these agents.
+        The reference is the anchor or, in a group without the anchor, the mean of the group's reference component (see
+        ``_find_reference_component``). In a reference component, the Elo of every agent is NaN if the seat decided
+        every game between these agents.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -344,7 +350,10 @@ class _RatedAgents:
         return np.round(elos * ELO_PER_UNIT, DECIMALS)
 
     def mark_multi_agent_reference_components(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
-        """Return, as an array [A], whether each agent belongs to a reference component of more than one agent."""
+        """Return, as an array [A], whether each agent is in a reference component with more than one agent.
+
+        A reference component is the component to which the ratings of a group are relative.
+        """
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
             reference = self._find_reference_component(np.flatnonzero(self.groups == group), fitted.above)
@@ -352,10 +361,11 @@ class _RatedAgents:
         return is_reference
 
     def _find_reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the numbers of the agents in the component to which a group's ratings are relative.
+        """Return the indices of the agents in the component to which a group's ratings are relative.
 
         This is the anchor's component or, in a group without the anchor, the largest one. If several components are the
-        largest, the one that includes the agent with the most games is taken.
+        largest, the one that includes the agent with the most games is taken. ``members`` are the indices of the
+        group's agents, and ``above`` is the field of ``DavidsonFit``.
         """
         is_connected = above & above.T
         sizes = is_connected[members].sum(axis=1)
@@ -411,15 +421,15 @@ def _compute_superiority(
 
 
 def _is_order_determined(fitted: DavidsonFit) -> NDArray[np.bool_]:
-    """Return, as an array [A, A], whether the games determine which of the row's and the column's agent is above."""
+    """Return, as an array [A, A], whether the games determine if the row's or the column's agent is above the other."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
 
 
 def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
-    """Compare every two agents, [A, A]: 1 if the row's agent is above the column's, 0 if it is below, else 1/2.
+    """Compare every two agents, [A, A]: 1 if the row's agent is above the column's agent, and 0 if it is below.
 
-    Agents that are equal or that the games cannot compare have 1/2.
+    The value is 1/2 if the two agents are equal, or if the games cannot compare them.
     """
     strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
     within = fitted.above & fitted.above.T
@@ -428,10 +438,10 @@ def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
 
 
 def _build_unbounded_estimate(elo: float, samples: int) -> Estimate:
-    """Build the estimate of a rating without a bound, which is infinite or NaN.
+    """Build the estimate of a rating without a bound: ``elo`` is infinite or NaN.
 
-    The interval is a single point, because the rating has no bound in any bootstrap sample either; without samples, the
-    interval is NaN.
+    The interval is the single point ``elo``, because the rating has no bound in any bootstrap sample either. If the
+    number of bootstrap samples, ``samples``, is 0, the interval is NaN.
     """
     return Estimate(elo, *(elo if samples else math.nan,) * 2)
 
@@ -451,5 +461,5 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """Compute the share of draws between equal agents from Davidson's draw parameter, without an effect of the seat."""
+    """Compute the share of draws between equal agents from Davidson's draw parameter, as if the seat had no effect."""
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

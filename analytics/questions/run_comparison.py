@@ -165,7 +165,11 @@ def _match_labels_and_lone_difference(base: RunRecord, other: RunRecord) -> dict
 
 
 def _differing_settings_frame(records: Sequence[RunRecord], agents: Sequence[Mapping[str, str]]) -> pl.DataFrame:
-    """Return the settings in which the runs differ: a column ``setting``, and a column of texts for each run."""
+    """Return the settings in which the runs differ: the column ``setting``, and a column for each run.
+
+    The columns of the runs are named by run id, and have the settings as text. ``agents`` has, for each run, the labels
+    under which its agents are compared.
+    """
     settings = [_list_settings(record, matches) for record, matches in zip(records, agents, strict=True)]
     omitted_prefix = CODE_PREFIX if all("modules" in record.code for record in records) else MODULE_PREFIX
     names = dict.fromkeys(
@@ -188,9 +192,10 @@ CODE_PREFIX, MODULE_PREFIX = "code of ", "module "
 
 
 def _list_settings(record: RunRecord, matches: Mapping[str, str]) -> dict[str, str]:
-    """Return all settings on which the games of a run depend, as texts, by the name that people see.
+    """Return, by name, the text of each setting on which the games of a run depend.
 
-    ``matches`` has the label under which each agent is compared, by the agent's label in this run.
+    The names are those that people see. Versions and fingerprints of code count as settings. ``matches`` has the label
+    under which each agent is compared, by the agent's label in this run.
     """
     spec, code = record.spec, record.code
     settings = {f"rules: {key}": _format_setting(value) for key, value in spec["rules"].items()}
@@ -239,7 +244,10 @@ class _ComparedPairing(NamedTuple):
 def _compare_results(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the results: first the pairings of the first run in order, then the pairings that it lacks."""
+    """Yield the rows of ``RESULTS``: first the pairings of the first run in order, then the pairings that it lacks.
+
+    ``matches`` has, for each run, the label under which each of its agents is compared, by the agent's label.
+    """
     pairings: dict[tuple[str, str], list[_ComparedPairing]] = {}
     for record, run_matches in zip(records, matches, strict=True):
         for result in load_results(opened.archive, record.run_id):
@@ -291,7 +299,8 @@ def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other
 def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
     """Return the query that compares pairs of games with the same opening.
 
-    The answer is the number of these pairs, the mean difference of their scores, and the variance of the difference.
+    The answer has the number of these pairs, the mean of the difference of their scores (``other`` minus ``base``), and
+    the sample variance of this difference.
     """
     sides = []
     for pairing in (base, other):
@@ -334,9 +343,9 @@ def _compute_p_value(difference: Estimate) -> float:
 
 
 def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each run with its pace.
+    """Return a row for each run: its games, its seconds of play, and its games a second.
 
-    ``results`` has the schema ``RESULTS``.
+    ``results`` has the results of these runs, with the schema ``RESULTS``.
     """
     games = dict(results.group_by("run").agg(pl.col("games").sum()).iter_rows())
     rows = [
@@ -355,7 +364,10 @@ def _speeds_frame(records: Iterable[RunRecord], results: pl.DataFrame) -> pl.Dat
 def _regret_by_ply_frame(
     opened: OpenArchive, records: Sequence[RunRecord], matches: Sequence[Mapping[str, str]]
 ) -> pl.DataFrame:
-    """Return the mean regret of each agent by kind of decision and ply, with a column for each run."""
+    """Return the mean regret of each agent by kind of decision and ply, with a column for each run.
+
+    ``matches`` has, for each run, the label under which each of its agents is compared, by the agent's label.
+    """
     keys = ["agent", "kind", "ply"]
     regret = pl.DataFrame(schema={"agent": pl.String(), "kind": pl.String(), "ply": pl.Int64()})
     for record, run_matches in zip(records, matches, strict=True):

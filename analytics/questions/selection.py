@@ -306,7 +306,7 @@ def has_any_game(record: RunRecord, stored: StoredRange, ids: NDArray[np.int64])
 def read_selected_games(
     archive: ArchiveStore, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None
 ) -> RangeGames:
-    """Read the games of a range whose ids are in ``game_ids``, or all games of the range if ``game_ids`` is None.
+    """Read those games of a range that have an id in ``game_ids``, or all games of the range if ``game_ids`` is None.
 
     ``game_ids`` is an ascending array. Raises ``FailureError`` for a file that is missing or damaged.
     """
@@ -363,7 +363,7 @@ class SelectedPairRange(NamedTuple):
     games: int  # the number of selected games
 
     def find_rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Return the indices of the games in this range within ``game_id``, an ascending array of game ids."""
+        """Return the indices, in the ascending array ``game_id``, of the games that belong to this range."""
         rows = find_pair_slice(game_id, self.pairing, self.first_pair, self.end_pair)
         return np.arange(rows.start, rows.stop)
 
@@ -398,9 +398,10 @@ def _list_pair_ranges(archive: ArchiveStore, record: RunRecord, stored: StoredRa
 def read_pair_ranges(
     pair_ranges: Sequence[tuple[File, SelectedPairRange]], read_file: Callable[[File], RangeGames]
 ) -> Iterator[RangeGames]:
-    """Yield the games of each range of pairs, in the order of ``pair_ranges``, in separate arrays.
+    """Yield the games of each range of pairs, in the order of ``pair_ranges``.
 
-    ``read_file`` returns the selected games of a file; errors that it raises are passed on.
+    The games of each range are in arrays of their own. ``read_file`` returns the selected games of a file; errors that
+    it raises are passed on.
     """
     first = 0
     while first < len(pair_ranges):
@@ -437,8 +438,8 @@ def read_file_rows(
 ) -> pl.DataFrame:
     """Read ``columns`` of the rows that meet the condition ``where`` from files of one table.
 
-    The frame has ``run_id`` as its first column. Raises ``FailureError`` for a damaged file, ``MissingFileError`` for a
-    missing one.
+    The frame has ``run_id`` as its first column. Raises ``FailureError`` for a damaged file, and ``MissingFileError``
+    for a missing one.
     """
     opened.files.check_files(files)
     queries, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
@@ -487,9 +488,9 @@ def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame
 
 
 def find_game_files(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[VerifiableFile]:
-    """Return the files of ``table``, ``games`` or ``plies``, that hold the games of a run with these ids.
+    """Return the files of ``table`` that hold the games of a run with these ids.
 
-    Ids that the run does not have are ignored.
+    ``table`` is ``games`` or ``plies``. Ids that the run does not have are ignored.
     """
     units = np.unique(opened.archive.load_run(run_id).unit_line.compute_units(np.array([*game_ids], np.int64)))
     ranges = opened.archive.list_effective_ranges(run_id)

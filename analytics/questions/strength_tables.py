@@ -39,7 +39,7 @@ def describe_omissions(row_count: int, row_noun: str, opponent_count: int = 0) -
 
 
 def describe_crosstable_omissions(crosstable: Crosstable) -> list[str]:
-    """Describe which rows and columns ``build_crosstable_table`` leaves out; the result is empty for none."""
+    """Describe which rows and columns ``build_crosstable_table`` leaves out; the result is empty if there are none."""
     agents = len(crosstable.standings)
     return describe_omissions(agents, "agents", agents)
 
@@ -94,7 +94,7 @@ def build_rating_tables(
 
 
 def describe_rating_omissions(ratings: Ratings) -> list[str]:
-    """Describe which rows and columns ``build_rating_tables`` leaves out; the result is empty for none."""
+    """Describe which rows and columns ``build_rating_tables`` leaves out; the result is empty if there are none."""
     sizes = ratings.to_frame()["group"].value_counts()["count"]
     return list(dict.fromkeys(text for size in sizes for text in describe_omissions(size, "agents", size)))
 

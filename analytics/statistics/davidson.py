@@ -51,7 +51,8 @@ class SeatCounts(NamedTuple):
 class DavidsonFit(NamedTuple):
     """The most likely parameters of Davidson's model, in natural units.
 
-    Strengths can be compared only within a component.
+    Strengths can be compared only within a component: agents among which a chain of points leads from each one to each
+    other one.
     """
 
     strengths: NDArray[np.float64]  # [A]
@@ -66,10 +67,10 @@ class DavidsonFit(NamedTuple):
 
 
 def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit | None = None) -> DavidsonFit:
-    """Fit the strengths of each component, one seat parameter and one draw parameter by maximum likelihood.
+    """Fit a strength for each agent, one seat parameter and one draw parameter by maximum likelihood.
 
-    The search starts at ``initial_fit``, a fit to similar games, if this is given. This saves time and does not change
-    the result.
+    Strengths can be compared only within a component (see ``DavidsonFit``). The search starts at ``initial_fit``, a fit
+    to similar games, if this is given. This saves time and does not change the result.
     """
     above = _find_point_chains(agent_count, games)
     within = (above & above.T)[games.zero, games.one]
@@ -122,7 +123,8 @@ def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]
 def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
     """Return a penalty matrix [A + 2, A + 2] that fixes the mean strength of each component.
 
-    The penalty is needed because the likelihood does not depend on these means. ``games`` is the number of games.
+    The penalty is needed because the likelihood does not depend on these means. ``above`` is the field of
+    ``DavidsonFit``, from which the components follow, and ``games`` is the number of games.
     """
     size = len(above) + 2
     penalty = RIDGE * games * np.eye(size)
@@ -133,9 +135,11 @@ def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]
 def _maximize_by_newton(
     games: SeatCounts, start: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the parameters [A + 2] that Newton's method reaches from ``start``.
+    """Maximize the log-likelihood by Newton's method from ``start``, and return the parameters [A + 2].
 
-    ``penalty`` is added to the curvature.
+    The parameters are the strengths of the A agents, the seat parameter and the draw parameter. ``penalty`` [A + 2, A +
+    2] is added to the negative Hessian, but not to the gradient. It therefore keeps steps finite in directions that the
+    games do not determine, and does not move the maximum.
     """
     parameters, slope, curvature = start, np.empty(len(start)), np.empty_like(penalty)
 
@@ -168,11 +172,13 @@ def _add_log_likelihood(
 ) -> float:
     """Return the log-likelihood; add its gradient to ``slope`` and its negative Hessian to ``curvature``.
 
-    Only the diagonal of ``curvature`` and the half below the diagonal are written.
+    ``zero``, ``one`` and ``counts`` are the fields of ``SeatCounts``. ``parameters`` [A + 2] has the strengths of the A
+    agents, the seat parameter and the draw parameter d. Only the diagonal of ``curvature`` and the half below the
+    diagonal are written.
 
-    If x is half of seat 0's advantage, a win of seat 1, a draw and a win of seat 0 have the ratio exp(-x) : exp(d) :
-    exp(x), so a row of games needs only one exponential and one logarithm. The derivatives with respect to the strength
-    of seat 0, to minus the strength of seat 1, and to the seat parameter are equal.
+    If x is half of seat 0's advantage, the probabilities of a win of seat 1, a draw and a win of seat 0 have the ratio
+    exp(-x) : exp(d) : exp(x), so a row of games needs only one exponential and one logarithm. The derivatives with
+    respect to the strength of seat 0, to minus the strength of seat 1, and to the seat parameter are equal.
     """
     seat, draws, total = len(parameters) - 2, len(parameters) - 1, 0.0
     drawn = math.exp(parameters[draws])

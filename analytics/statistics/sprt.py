@@ -118,8 +118,8 @@ def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
     """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
 
     These numbers are fixed, so the decision depends on the games alone and not on threads or the sizes of blocks.
-    Looking less often makes neither error more likely, because a ratio that decides the test at a look is at least as
-    far beyond its bound.
+    Looking less often makes neither error more likely, because a hypothesis is still accepted only if the ratio is at
+    or beyond its bound.
     """
     pairs = 0
     while pairs < max_pairs:
@@ -200,7 +200,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
 
 
 def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
-    """Return the shares of the five outcomes, all of them above 0, and the number of pairs.
+    """Return the shares of the five outcomes, all of them above 0, and the sum of the counts behind these shares.
 
     An outcome that did not occur counts as ``PSEUDO_COUNT`` pairs.
     """
@@ -214,7 +214,7 @@ def _mean_and_variance(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely_distribution(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """Return the distribution of the given strength under which the observed ``shares`` are most likely.
+    """Return the distribution of strength ``strength_a_pair`` under which the observed ``shares`` are most likely.
 
     Strength is the distance of the mean from 1/2, in standard deviations of the distribution.
     """
@@ -257,11 +257,11 @@ def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float
 def _list_starts(strength_a_pair: float) -> list[list[float]]:
     """List the distributions from which the iteration starts.
 
-    The only start is the uniform distribution, unless this is so far weaker than required that no distribution
-    satisfies its linear constraint. Then other starts are needed. Distributions of at least the required strength form
-    a convex set, because the standard deviation is concave. An iteration that starts inside this set stays inside, and
-    always finds a next distribution. So far from the data, there may be several maxima, and each start leads to one of
-    them.
+    Usually, the only start is the uniform distribution. If this is so far from the required strength that no
+    distribution satisfies its linear constraint, the starts are several distributions that have been shifted towards
+    one end of the scores. Distributions of at least the required strength form a convex set, because the standard
+    deviation is concave. An iteration that starts inside this set stays inside, and always finds a next distribution.
+    So far from the data, there may be several maxima, and each start leads to one of them.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
     if _has_both_signs(_slopes(uniform, strength_a_pair)):

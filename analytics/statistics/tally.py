@@ -120,7 +120,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def forfeits(self) -> tuple[int, int]:
         """The numbers of games that the first and the second agent forfeited.
 
-        Illegal turns, exceptions and late turns forfeit games.
+        Games forfeited by an illegal turn, an exception or a late turn count; resignations do not.
         """
         first, second = map(sum, zip(self.illegal, self.errors, self.late, strict=True))
         return first, second
@@ -134,7 +134,7 @@ msgspec.json.Decoder(
 def sum_tallies(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of several tallies.
 
-    The counts are added directly, because there may be thousands of tallies.
+    The counts of all tallies are added up at once, not tally by tally, because there may be thousands of tallies.
     """
     counts = [sum(column) for column in zip(*map(_tally_to_counts, tallies), strict=True)]
     if not counts:
@@ -147,7 +147,11 @@ def sum_tallies(tallies: Iterable[Tally]) -> Tally:
 
 
 def _tally_to_counts(tally: Tally) -> tuple[int, ...]:
-    """Return all counts of a tally in one sequence: 15 cells, 2 illegal, 2 errors, 2 late, plies."""
+    """Return all counts of a tally in one sequence.
+
+    These are, in this order, the counts of pairs in the 15 cells; the games forfeited by an illegal turn, by an
+    exception and by a late turn, each by the first and by the second agent; and the number of plies.
+    """
     (one, two, three), (zero, last) = tally.pairs, tally.singles
     return (*one, *two, *three, *zero, *last, *tally.illegal, *tally.errors, *tally.late, tally.plies)
 
@@ -170,7 +174,10 @@ def _add_block_counts(
 ) -> None:
     """Add the counts of a block to ``out`` [16].
 
-    ``out`` has 9 counts of ``pairs`` or 3 of ``singles``, and from index 9 on 2 illegal, 2 errors, 2 late, plies.
+    ``winner``, ``ending`` and ``plies`` have an element for each game, with the games of a pair next to each other. The
+    counts of pairs come first: 9 elements for pairs of two games, or 3 for pairs of one game. Elements 9 to 14 count
+    the games forfeited by an illegal turn, by an exception and by a late turn, each by the first and by the second
+    agent. Element 15 is the number of plies.
     """
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
@@ -231,7 +238,10 @@ SWAPPED_CELLS = np.array(
 
 
 class ClusterSums(NamedTuple):
-    """Sums over independent clusters, which determine the variance of the mean; each has n values with the sum y."""
+    """Sums over independent clusters, from which the variance of a mean follows.
+
+    Each cluster has n values, which add up to y.
+    """
 
     clusters: int
     n: int
@@ -262,14 +272,14 @@ class Clusters(NamedTuple):
 
 
 def tally_to_cells(tally: Tally) -> NDArray[np.int64]:
-    """Return the counts of pairs in a tally as an array [15], one element for each cell."""
+    """Return the counts of pairs in a tally as an array [15], one element for each way in which a pair can end."""
     return np.array([*sum(tally.pairs, ()), *sum(tally.singles, ())], np.int64)
 
 
 def build_clusters(
     cluster_counts: NDArray[np.int64], single_pair_counts: NDArray[np.int64], seat: int | None = None
 ) -> Clusters:
-    """Build clusters from the counts of pairs by cell.
+    """Build clusters from the counts of pairs by cell, one of the 15 ways in which a pair can end.
 
     Each row of ``cluster_counts`` [G, 15] is one cluster. In ``single_pair_counts`` [15], each pair is a cluster of its
     own. With ``seat``, only games in which the first agent held this seat count; clusters without such games are left
@@ -371,13 +381,13 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
 
 
 def mean_score(counts: Sequence[int]) -> Estimate:
-    """Return the mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) without counts.
+    """Return the mean of a score from 0 to 1 and its normal interval, cut to [0, 1].
 
     ``counts[i]`` units scored ``i / (len(counts) - 1)``. The counts are the losses, draws and wins of games, or the
-    five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is
-    the variance of the sample. If all units scored 0, or all scored 1, the variance is 0 and the interval is Wilson's.
-    If all units scored the same value in between, as pairs of deterministic agents do, the interval is a single point,
-    the mean.
+    five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). If all counts
+    are 0, the mean is 0.5 and the interval is (0, 1). The variance is the variance of the sample. If all units scored
+    0, or all scored 1, the variance is 0 and the interval is Wilson's. If all units scored the same value in between,
+    as pairs of deterministic agents do, the interval is a single point, the mean.
     """
     n = sum(counts)
     if not n:

@@ -99,7 +99,10 @@ class ArchiveStore:
         return ArchiveStore(root)
 
     def format_command(self, command: str) -> str:
-        """Format a command of ``qarena`` that applies to this archive, in quotes, for messages."""
+        """Format a command of ``qarena`` for a message, in quotes and with the option that names this archive.
+
+        The default archive needs no option.
+        """
         return f"'qarena {command}{format_archive_option(self.root)}'"
 
     # Tables: which ranges of units readers use, and their files.
@@ -138,7 +141,7 @@ class ArchiveStore:
     def list_effective_ranges(
         self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
     ) -> Ranges:
-        """List the ranges of a run's table that readers use, in order.
+        """List those ranges of a run's table that readers use, in ascending order.
 
         For a derived table, only files with an extent that satisfies ``is_sufficient_extent`` are considered. Raises
         ``FailureError`` if the ranges cannot be listed.
@@ -159,9 +162,9 @@ class ArchiveStore:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select the ranges of ``files`` that readers use.
+        """Select those ranges of ``files``, the files of a run's table, that readers use.
 
-        For a derived table, only files with one of ``extents`` are considered.
+        If the table is derived, only files with one of ``extents`` are considered.
         """
         if table == GAMES_FOLDER:
             return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(files))
@@ -195,11 +198,14 @@ class ArchiveStore:
         return self._slices[run_id, piece]
 
     def resolve_slice_to_file(self, run_id: str, stored: StoredRange) -> StoredRange:
-        """Return the file of games that holds ``stored``: the range itself, unless it is a slice of a file."""
+        """Return the file of games of which ``stored`` is a slice, or ``stored`` itself if it is a whole file."""
         return self._cut_files.get((run_id, stored), stored)
 
     def list_covered_ranges(self, run_id: str) -> list[Range]:
-        """List the units of a run that readers use, as the fewest possible ranges. Only the names of files are read."""
+        """Return, as the fewest possible ranges, those units of a run that readers use.
+
+        Only the names of the run's files are read.
+        """
         return merge_ranges(
             (piece.first, piece.end) for piece in select_effective_slices(self.list_files(GAMES_FOLDER, run_id))
         )
@@ -245,7 +251,8 @@ class ArchiveStore:
     def load_record(self, path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
         """Load a record of type ``kind`` from a JSON file.
 
-        Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
+        Raises ``FailureError`` if the file cannot be read or is not such a record. In the second case, the message ends
+        with ``remedy``, which says what the user can do.
         """
         return load_record(path, kind, remedy, self.backend)
 
@@ -351,9 +358,9 @@ class ArchiveStore:
             return contents
 
     def write_run_and_unit_count(self, record: RunRecord) -> None:
-        """Store or replace a run's record in one step, as ``update_run_and_unit_count`` does.
+        """Store or replace a run's record in one step, with its number of units brought up to date.
 
-        Raises ``FailureError`` if the record cannot be written.
+        See ``update_run_and_unit_count``, which raises the same errors.
         """
         self.update_run_and_unit_count(record.run_id, lambda _: record)
 
@@ -361,10 +368,10 @@ class ArchiveStore:
         """Replace a run's record with what ``change`` returns for the present record.
 
         ``change`` gets None if there is no record; if it returns None, the record stays unchanged. Where the file
-        system has locks or the store has conditional writes, no other process or thread changes the record meanwhile.
-        If another writer was faster, ``change`` is called again with the record that this writer stored. The number of
-        units in the new record is brought up to date. Raises ``FailureError`` if the record cannot be written or the
-        present one is damaged.
+        system has locks or the object store has conditional writes, no change by another process or thread is lost:
+        that writer waits, or ``change`` is called again with the record that it stored. The number of units in the new
+        record is brought up to date. Raises ``FailureError`` if the record cannot be written or the present one is
+        damaged.
         """
 
         def change_content(content: bytes | None) -> bytes | None:
@@ -400,8 +407,8 @@ class ArchiveStore:
     def write_file(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         """Write a file in one step. Writing the same content again is harmless.
 
-        Raises ``FailureError`` if the file cannot be written, or if the archive was removed, because a single file
-        would not make an archive again.
+        Raises ``FailureError`` if the file cannot be written. If the archive was removed, this error is raised too,
+        because a single file would not restore the archive.
         """
         with explain_errors("write to", self.root):
             self._check_exists()
@@ -410,7 +417,8 @@ class ArchiveStore:
     def _check_exists(self) -> None:
         """Raise ``FailureError`` if the archive was removed.
 
-        A local folder is checked each time, a store only occasionally.
+        A local folder is checked each time, but object storage at most once in ``PRESENCE_CHECK_SECONDS``, because each
+        check is a request.
         """
         now = time.monotonic()
         if now < self._look_again:
@@ -444,10 +452,10 @@ class ArchiveStore:
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
     def list_lost_job_files(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
-        """List the paths of the jobs that finished sweeps had but that are missing from ``jobs``, sorted.
+        """List the paths of lost jobs, sorted: jobs that a finished sweep had and that are not in ``jobs``.
 
-        ``jobs`` holds all stored jobs. One job of a finished sweep records how many jobs the sweep had. A sweep that
-        was killed may have fewer jobs without having lost any.
+        ``jobs`` holds all stored jobs. One job of each finished sweep records how many jobs the sweep had. A sweep that
+        was killed has no such record, so a job that is missing from it does not count as lost.
         """
         there, ended = set[tuple[str, int]](), dict[str, int]()
         for job in jobs:
@@ -457,7 +465,7 @@ class ArchiveStore:
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def list_job_files(self) -> list[PurePath]:
-        """List the paths of the files that are named like jobs of sweeps, even of damaged files, sorted."""
+        """List the paths of all files that have the name of a sweep's job, sorted. Damaged files are included."""
         return [
             path
             for path in self.list_files_below("sweeps")
@@ -512,7 +520,10 @@ def load_sweep_job(archive: ArchiveStore, path: PurePath) -> SweepJob:
 
 
 def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
-    """Return the job from the file ``path``. Raises ``FailureError`` if the file is named like another job."""
+    """Return ``job``, which was loaded from ``path``.
+
+    Raises ``FailureError`` if ``path`` is not the path of this job.
+    """
     if (job.sweep_id, str(job.job)) != (path.parent.name, path.stem):
         raise FailureError(
             f"{path} is damaged (it is job {job.job} of sweep {job.sweep_id}): restore it from a copy, or move it away "
@@ -527,8 +538,8 @@ def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
 def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
     """List the ranges of units that a run had when its record was written but lacks now, as far as that is known.
 
-    ``ranges`` are the run's ranges that readers use now. The list is empty if the run has at least as many units as
-    then, because lost units may have been played again.
+    ``ranges`` are the run's ranges that readers use now. The list is empty if the run has at least as many units as it
+    had then, because lost units may have been played again.
     """
     if ranges.units >= record.units:
         return []

@@ -161,7 +161,8 @@ class _IdColumns(NamedTuple):
 def _fill_id_columns(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _IdColumns) -> None:
     """Fill ``columns`` from the game ids.
 
-    ``agents`` [2, pairing] holds the numbers of each pairing's first and second agent.
+    ``agents`` [2, pairing] holds, for each pairing, the indices of its first and its second agent in the list of
+    labels.
     """
     for row in range(game_id.shape[0]):
         game = game_id[row]
@@ -198,7 +199,9 @@ def encode_game_tables(
     ``parts`` come in ascending order of game id. ``used_pairings`` are the numbers of the pairings that have games.
     ``pairings[i]`` holds the labels of the first and the second agent of pairing ``i``. The table ``games`` is sorted
     by ``game_id``, the table ``plies`` by ``ply`` and then by ``game_id``. A game that was forfeited before its first
-    ply has a row in ``games`` only. The tables are encoded in memory (a few megabytes). So a full disk is an
+    ply has a row in ``games`` only.
+
+    The tables, which take a few megabytes, are encoded in memory for two reasons: a full disk then raises an
     ``OSError`` like any other, and checksums are computed from the intended bytes, not from what a disk returns.
     """
     games = sum(len(part.game_id) for part in parts)
@@ -207,7 +210,7 @@ def encode_game_tables(
 
 
 def _group_blocks_by_min_games(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Yield groups of consecutive blocks, each with at least ``MIN_ENCODED_GAMES`` games except the last."""
+    """Yield groups of consecutive blocks. Every group but the last has at least ``MIN_ENCODED_GAMES`` games."""
     group, games = list[Block](), 0
     for block in blocks:
         group.append(block)
@@ -272,9 +275,10 @@ def _fill_rows_and_pack_if_full(
 ) -> int:
     """Append rows of one ply to ``columns``; if the columns then have ``min_rows`` rows, pack each column in turn.
 
-    ``filled`` [2] holds the number of rows written and the game to continue with. Returns the number of rows packed, or
-    0 when all games have been read; call the function until it returns 0. One call does both steps because encoding
-    threads take turns in Python, and each turn costs a wait.
+    ``filled`` [2] holds the number of rows written and the game to continue with. The columns are packed in ``buffer``,
+    and ``facts`` describes them. Returns the number of rows packed, or 0 when all games have been read; call the
+    function until it returns 0. One call does both steps, because a thread that returns to Python may have to wait
+    there for the other threads that encode.
     """
     _fill_rows_until_full(games, game_id, ply, filled, columns)
     rows = filled[FILLED_ROWS]
@@ -339,9 +343,9 @@ def encode_games_table(
 ) -> TableBytes:
     """Encode the table ``games``. Each part becomes one row group.
 
-    ``used_pairings`` are the numbers of the pairings that have games, ``pairings`` the labels of all pairings.
-    ``buffer`` has room for one row group (see ``allocate_buffer``). Raises ``ValueError`` if a game belongs to none of
-    these pairings.
+    ``pairings`` holds the labels of both agents of every pairing, ``used_pairings`` the numbers of the pairings that
+    have games. ``buffer`` has room for one row group (see ``allocate_buffer``). Raises ``ValueError`` if the number of
+    a game's pairing is greater than all ``used_pairings``.
     """
     labels = sorted({label for number in used_pairings for label in pairings[number]})
     number_of = {label: number for number, label in enumerate(labels)}
@@ -394,8 +398,9 @@ def compute_fingerprint(
 ) -> int:
     """Compute the fingerprint (uint64) of the games with indices from ``span[0]`` up to but not including ``span[1]``.
 
-    A game is hashed as four words: its id; its plies, winner, opening and ending; and two words with the packed plies.
-    Each ply is one byte, piece * 16 + cell.
+    The fingerprint is the sum of a hash of each game. A game is hashed as four words: its id; its number of plies,
+    winner, opening and ending, packed in one word; and two words with its plies. Each ply is one byte, piece * 16 +
+    cell.
     """
     total = uint64(0)
     words = np.empty((2, GAMES_AT_ONCE), np.uint64)  # [half, game] the plies, packed
@@ -416,7 +421,10 @@ def compute_fingerprint(
 
 @inline_function
 def _pack_plies(games: Games, start: int, size: int, words: NDArray[np.uint64]) -> None:
-    """Fill ``words`` with the plies of consecutive games, including the unused entries beyond the ends of games."""
+    """Pack the plies of ``size`` games from index ``start`` on into ``words`` [2, GAMES_AT_ONCE], one byte a ply.
+
+    The unused entries beyond the end of a game are packed too, so the caller has to mask them.
+    """
     words[:] = 0
     for ply in range(PIECES):
         half, shift = ply >> 3, uint64(8 * (ply & 7))

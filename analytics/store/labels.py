@@ -45,9 +45,9 @@ def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LA
 
 
 def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each character that may have a special meaning, with its index and the depth of brackets after it.
+    """Yield the index of each character that may be special, the character, and the number of brackets then open.
 
-    Characters in quotes, and characters after a backslash, have no special meaning.
+    Characters in quotes, and characters after a backslash, are not special.
     """
     depth, quote, escaped = 0, "", False
     for index, character in enumerate(text):
@@ -63,7 +63,7 @@ def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split ``name(parameter=value,…)`` into the name and a list of parameters, each with the text of its value.
+    """Split ``name(parameter=value,…)`` into the name and a list of pairs of texts, ``(parameter, value)``.
 
     ``subject`` names the setting in messages. Raises ``RequestError`` if the text is not such a label or is too long.
     """
@@ -83,7 +83,7 @@ def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def split_parameters(text: str) -> list[str]:
-    """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside brackets and quotes, without empty parts."""
+    """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside brackets and quotes. Empty parts are left out."""
     commas = [index for index, character, depth in _scan_unquoted_characters(text) if character == "," and not depth]
     bounds = zip([0, *(index + 1 for index in commas)], [*commas, len(text)], strict=True)
     return [part for start, end in bounds if (part := text[start:end].strip())]
@@ -109,7 +109,10 @@ def quote_non_ascii_words(value: str) -> str:
 
 
 def _find_word_ends(value: str) -> Iterator[int]:
-    """Yield the indices of the characters that separate words in a value: brackets, commas, and separators of keys."""
+    """Yield the index of each unquoted character that separates words in a value.
+
+    The separators are brackets, commas, ``=`` in parentheses, and the ``:`` after a key in braces.
+    """
     brackets, last = "", ""
     for index, character, _ in _scan_unquoted_characters(value):
         inside = brackets[-1:]
@@ -128,10 +131,11 @@ def _find_word_ends(value: str) -> Iterator[int]:
 
 
 def parse_setting_value(subject: str, setting: str) -> Any:
-    """Parse the value of ``key=value`` in Hydra's grammar or as JSON, which labels use for lists and mappings.
+    """Parse the value of ``setting``, a text of the form ``key=value``.
 
-    A value that begins with ``~``, a path, is returned as it is. Raises ``RequestError`` if the value is in neither
-    form, or if there are several values.
+    The value is written in Hydra's grammar or in JSON, which labels use for lists and mappings. A value that begins
+    with ``~`` is a path and is returned as it is. Raises ``RequestError``, whose message begins with ``subject``, if
+    the value is in neither form, or if there are several values.
     """
     key, _, text = setting.partition("=")
     if text.startswith("~"):  # a path, which the agent reads; the label does not depend on the user's home folder
@@ -156,9 +160,10 @@ def parse_setting_value(subject: str, setting: str) -> Any:
 
 
 def format_quoting_advice(setting: str, in_shell: bool) -> str:
-    """Format advice on how to quote the value of ``key=value`` if it contains characters with a meaning to Hydra.
+    """Format advice to write the value of ``key=value`` in double quotes, which a text with ``=`` or a comma needs.
 
-    ``in_shell`` tells whether the setting was typed in a shell; otherwise it is part of a label.
+    ``in_shell`` tells whether the setting was typed in a shell, where it needs single quotes too; otherwise it is part
+    of a label.
     """
     key, _, value = setting.partition("=")
     text = value.replace('"', r"\"")

@@ -176,7 +176,7 @@ def _check_format(root: PurePath, content: bytes) -> None:
 def _format_archive_and_marker_name(root: PurePath) -> str:
     """Return a text that names an archive and its marker, for messages about a wrong format.
 
-    The marker is named because one flipped bit in it can turn the format into another one.
+    The marker is named because a single flipped bit in it can change the format that it states.
     """
     return f"archive {root} ({MARKER_NAME})"
 
@@ -194,10 +194,10 @@ def describe_other_format(root: PurePath, version: int) -> str:
 
 
 def warn_once_of_unverified_archive(root: PurePath) -> None:
-    """Log a warning if this user has not made, verified or used the archive on this machine, and remember it.
+    """Log a warning about an archive unless this user has made, verified or used it on this machine.
 
-    There is no warning for the sample that comes with the program, because whoever can change that sample can change
-    the program too.
+    The archive then counts as used, so that the warning is not repeated. There is no warning for the sample that comes
+    with the program, because whoever can change that sample can change the program too.
     """
     is_known = _is_shipped_sample(root)
     with suppress(OSError):
@@ -284,9 +284,10 @@ class VerifiableFile(NamedTuple):
             return False
 
     def read_stamp(self) -> list[str | int] | None:
-        """Return the checksum and version by which a sound file is remembered, or None if there is no such file.
+        """Return the stamp by which a sound file is remembered, or None if there is no such file.
 
-        If the stamp of a file has changed, its content is verified again.
+        The stamp consists of the file's checksum and version. A file whose stamp is not the remembered one is verified
+        again.
         """
         with explain_errors("find", self.path):
             status = self.backend.status(self.path)
@@ -294,10 +295,11 @@ class VerifiableFile(NamedTuple):
 
 
 def find_damaged_file(root: PurePath, files: Sequence[VerifiableFile]) -> VerifiableFile | None:
-    """Return the first file that is missing or differs from what was written to the archive at ``root``, or None.
+    """Return one of ``files`` that is missing or damaged, or None if all of them are sound.
 
-    Files that were found sound before and have not changed since are not read again. If the backend compares checksums
-    itself, only missing files are found.
+    A file is damaged if it differs from what was written to the archive at ``root``. Files that were found sound before
+    and have not changed since are not read again. If the backend compares checksums itself, only missing files are
+    found.
     """
     if not files:
         return None

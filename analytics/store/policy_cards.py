@@ -62,7 +62,7 @@ class _ImportedFields(msgspec.Struct):
 
 
 class _LearnedFields(msgspec.Struct):
-    """The fields that every card has about how its policy was learned. A card may have more."""
+    """The fields that say, on every card, how the policy was learned. A card may have more."""
 
     training: RunId
     trainer: str
@@ -81,17 +81,17 @@ class _LearnedFields(msgspec.Struct):
 class PolicyCard(StoredRecord, frozen=True):
     """The contents and the origin of a stored policy. Raises ``ValueError`` for an invalid value.
 
-    ``learned`` has:
+    ``learned`` says how the policy was learned. It has:
 
     - ``training``: 12 hex digits, the same in all sessions of one training;
     - ``trainer``, its ``parameters``, ``seed`` and ``games``;
-    - ``run_ids``: the runs whose games it was learned from, in order;
+    - ``run_ids``: the runs from whose games the policy was learned, in order;
     - ``command``.
 
-    A policy that was derived from logged games also has ``where``, the condition that selected the games, and
-    ``checksums``, one for each run. If it was learned from evaluations, ``evaluations`` has a sum of the evaluations of
-    each run. A policy that was learned elsewhere has no games, but ``imported``: the ``file`` that it came from and the
-    ``sha256`` of this file.
+    If the policy was derived from logged games, ``learned`` also has ``where``, the condition that selected the games,
+    and ``checksums``, a checksum of the selected games for each run. If it was derived from evaluations,
+    ``evaluations`` has a checksum of the evaluations for each run. A policy that was learned elsewhere has no games,
+    but ``imported``: the ``file`` that it came from and the ``sha256`` of this file.
     """
 
     policy_id: Annotated[str, pattern_constraint(POLICY_ID)]

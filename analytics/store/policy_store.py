@@ -153,7 +153,7 @@ def _write_file(archive: ArchiveStore, folder: PurePath, name: str, rows: int | 
 
 
 def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
-    """Return the newest card with a name, or None if no card has this name.
+    """Return the newest card with the given name, or None if no card has this name.
 
     Raises ``FailureError`` if no readable card has the name and some card is damaged.
     """
@@ -240,9 +240,10 @@ def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
 
 
 def list_folders_without_card(archive: ArchiveStore) -> list[PolicyProblem]:
-    """List the policies' folders that have files but no card, each with the path of the missing card.
+    """Return a problem for each folder of a policy that has files but no card.
 
-    A killed writer leaves such folders, because the card is written last.
+    The problem names the path of the missing card. A killed writer leaves such folders, because the card is written
+    last.
     """
     names: dict[PurePath, set[str]] = {}
     for path in archive.list_files_below(FOLDER):
@@ -328,7 +329,8 @@ def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFr
 def _read_file(archive: ArchiveStore, card: PolicyCard, name: str) -> bytes:
     """Read a file of a policy.
 
-    Raises ``ValueError`` if the file is missing or differs from its card, and ``OSError`` if it cannot be read.
+    Raises ``ValueError`` if the file is missing or does not match its entry on the card, and ``OSError`` if it cannot
+    be read.
     """
     if name not in card.files:
         raise ValueError(f"its card names no {name}")

@@ -95,7 +95,10 @@ def write_games(
 
 
 def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
-    """Write the games of a range of a run's units as ``write_games`` does, with the same result and errors."""
+    """Write the files of ``games``, which are all games in the range ``span`` of a run's units.
+
+    The result and the errors are those of ``write_games``.
+    """
     return _write_tables(
         archive,
         record.run_id,
@@ -233,10 +236,10 @@ def read_games(
 
 
 def write_slices(archive: ArchiveStore, run_id: str) -> int:
-    """Write each slice of a file that readers use to a file of its own; return the number of slices.
+    """Write each slice that readers cut from a larger file to a file of its own; return the number of slices.
 
-    ``ranges.select_effective_slices`` determines the slices. Readers then no longer need to cut files, and compaction
-    can merge the slices with their neighbours. Any number of processes may do this at once, because they write the same
+    ``ranges.select_effective_slices`` determines the slices. Afterwards readers need not cut files, and compaction can
+    merge the slices with their neighbours. Any number of processes may do this at once, because they write the same
     content. Raises ``FailureError`` if a file is damaged or cannot be written, or if the run has no record.
     """
     slices = [stored for stored in archive.list_effective_ranges(run_id) if not stored.is_file]
@@ -283,7 +286,10 @@ def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.m
 def _sum_run_tallies(
     archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
 ) -> dict[int, Tally]:
-    """Sum a run's tallies: the stored tallies of ``tally_ranges``, and counts of the games in all other ranges."""
+    """Sum a run's tallies by pairing: stored tallies, and counts of the games in ranges without stored tallies.
+
+    ``range_tallies`` holds the stored tallies of each of ``tally_ranges``. Only units before ``end`` are counted.
+    """
     counted_now = [
         _count_range_tallies(archive, run_id, stored, end)
         for stored in archive.list_effective_ranges(run_id).select_beginning_outside(tally_ranges)
@@ -381,14 +387,14 @@ def _tally_from_row(row: Mapping[str, int]) -> Tally:
 
 
 class RunFingerprints:
-    """The fingerprints of a run's games in a set of files, including fingerprints of parts of files."""
+    """The fingerprints of a run's games in given files, for whole files and for parts of them."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
         self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # the games that were read last
 
     def has_range(self, stored: StoredRange) -> bool:
-        """Return whether one or more whole files hold exactly this range, with the same games."""
+        """Return whether one or more whole files together hold exactly this range, with the same games."""
         return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
     def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
@@ -408,7 +414,7 @@ class RunFingerprints:
 def list_contradictions_by_file_of_one(
     one: RunFingerprints, other: RunFingerprints
 ) -> Iterator[tuple[Range, StoredRange]]:
-    """Yield each range of units with different games in ``one`` and ``other``, and the file of ``one`` that holds it.
+    """Yield each range of units with different games in ``one`` and ``other``, and its file in ``one``.
 
     Raises ``FailureError`` if a file that has to be read is damaged.
     """

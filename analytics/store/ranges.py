@@ -43,7 +43,10 @@ def first_game_id(pairing: int, pair: int) -> int:
 
 
 def compute_game_ids(pairing: int, first_pair: int, pairs: int, both_games: bool) -> NDArray[np.int64]:
-    """Return the ids of the games of consecutive pairs; unless ``both_games``, each pair has only its first game."""
+    """Return the ids of the games of ``pairs`` consecutive pairs, of which ``first_pair`` is the first.
+
+    Without ``both_games``, only the first game of each pair is included.
+    """
     first = first_game_id(pairing, first_pair)
     return np.arange(first, first + 2 * pairs, 1 if both_games else 2)
 
@@ -58,9 +61,10 @@ class UnitLine(NamedTuple):
     games_a_pair: int  # 2, or 1 where seats are fixed
 
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
-        """Return the first pair of a pairing that lies in a range of units, and the pair after the last one.
+        """Return the pairs of a pairing whose units lie in a range, as the first pair and the pair after the last one.
 
-        If units are numbered across all pairings, the pairs may belong to any pairing; only their ids tell to which.
+        The range of units goes from ``first`` up to but not including ``end``. If units are numbered across all
+        pairings, ``pairing`` is ignored, and only the ids of the pairs tell their pairings.
         """
         if self.pairings == 1:
             return first, end
@@ -81,7 +85,10 @@ class UnitLine(NamedTuple):
 
 
 def split_aligned(first: int, end: int) -> Iterator[Range]:
-    """Split a range into the fewest aligned ranges, in ascending order."""
+    """Split a range into the fewest aligned ranges, in ascending order.
+
+    An aligned range has 2^k units and begins at a multiple of 2^k.
+    """
     while first < end:
         size = min(first & -first or LARGEST_RANGE, LARGEST_RANGE)
         while size > end - first:
@@ -91,9 +98,10 @@ def split_aligned(first: int, end: int) -> Iterator[Range]:
 
 
 def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Iterator[Range]:
-    """Split a range into parts for one file each: aligned, as large as possible, but at most ``max_units`` units.
+    """Split a range into parts, each of which is stored in a file of its own.
 
-    Only a part that ends at ``end_unit``, the end of the run, may have any size.
+    A part is aligned (see ``split_aligned``) and as large as possible, but has at most ``max_units`` units. Only a part
+    that ends at ``end_unit``, the end of the run, may have any size.
     """
     largest = 1 << (max(1, max_units).bit_length() - 1)
     while first < end:
@@ -116,9 +124,10 @@ def merge_ranges(ranges: Iterable[Range]) -> list[Range]:
 
 
 def list_gaps(ranges: Iterable[Range], end_unit: int, first: int = 0) -> list[Range]:
-    """List the units from ``first`` up to but not including ``end_unit`` that are in none of ``ranges``, as ranges.
+    """List the gaps in ``ranges``, that is, the ranges of the units that are in none of them.
 
-    ``ranges`` must be in ascending order.
+    Only the units from ``first`` up to but not including ``end_unit`` are considered. ``ranges`` must be in ascending
+    order.
     """
     gaps, reached = [], first
     for start, end in ranges:
@@ -151,7 +160,8 @@ class StoredRange(NamedTuple):
     def is_file(self) -> bool:
         """Whether a file holds exactly this range.
 
-        A slice of a file has no checksum; see ``select_effective_slices``.
+        If not, the range is a slice of a file (see ``select_effective_slices``) or is not stored yet, and has no
+        checksum.
         """
         return bool(self.checksum)
 
@@ -231,11 +241,14 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
     @property
     def covered_ranges(self) -> list[Range]:
-        """The units in the ranges, as the fewest possible ranges."""
+        """The fewest ranges that have the same units as these ranges."""
         return merge_ranges((stored.first, stored.end) for stored in self)
 
     def list_gaps(self, end_unit: int, first: int = 0) -> list[Range]:
-        """List the units from ``first`` up to but not including ``end_unit`` that these ranges lack, as ranges."""
+        """List the gaps in these ranges, that is, the ranges of the units that are in none of them.
+
+        Only the units from ``first`` up to but not including ``end_unit`` are considered.
+        """
         return list_gaps(((stored.first, stored.end) for stored in self), end_unit, first)
 
     def select_overlapping(self, first: int, end: int) -> Ranges:
@@ -307,8 +320,10 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
     """Select the slices of files of games that readers use, in ascending order; each stored unit is in one slice.
 
     From left to right, the next file is the one that begins at the first unit not yet covered. If several files begin
-    there, the longest is taken, or else the one with the smallest fingerprint. If no file begins there, the file that
-    reaches furthest is cut: it is used from that unit on, up to the beginning of a file that reaches at least as far.
+    there, the longest is taken; of equally long files, the one with the smallest fingerprint. If no file begins there,
+    a file that began earlier is cut, namely the one that reaches furthest: it is used from that unit on, up to the
+    beginning of a file that reaches at least as far.
+
     Files overlap like this if writers requested different numbers of games, because the last file of a run may end
     anywhere, or if archives were copied into one another.
     """
@@ -349,10 +364,11 @@ def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
 
 
 def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
-    """Select the ranges of a derived table that readers use, which must match ranges of ``games`` that readers use.
+    """Select the ranges of a derived table that readers use. They must match the ranges in ``games``.
 
-    Either a file spans whole ranges of games, whose fingerprints add up to the file's own, or several files together
-    span one range of games in this way, for example after only the games were compacted.
+    ``games`` holds the ranges of games that readers use. A file matches if it spans whole ranges of games and their
+    fingerprints add up to its own. Several files match together if they span one range of games and their fingerprints
+    add up to that of the range; this happens, for example, after only the games were compacted.
     """
     coarse, finer = [], []
     same = {stored[:3] for stored in games}  # the usual case: a file for each file of games
@@ -367,7 +383,7 @@ def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ran
 
 
 def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_ranges: Ranges) -> Iterator[StoredRange]:
-    """Yield the files of ``finer`` that make up whole ranges of games missing from ``effective_ranges``."""
+    """Yield files of ``finer`` that together make up whole ranges of ``games`` which ``effective_ranges`` lack."""
     if not len(games):
         return
     firsts = np.fromiter((file.first for file in finer), np.int64, len(finer))
@@ -384,7 +400,7 @@ def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_range
 def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[StoredRange]:
     """Yield neighbouring files that together have the units and the fingerprint of ``target``, if there are any.
 
-    Taking the largest files does not always work, because some files may be about other games.
+    Simply taking the largest files can fail, because some of them may hold other games.
     """
     # By unit: the sums of fingerprints of files that end there, each with the last of the files and the sum before it.
     reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {target.first: {0: None}}
@@ -399,5 +415,5 @@ def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[
 
 
 def _sort_largest_extent_first(files: Iterable[StoredRange]) -> list[StoredRange]:
-    """Sort files by extent, greatest first, because a greater extent holds more, then by checksum, smallest first."""
+    """Sort files by extent, greatest first, because a greater extent holds more; then by checksum, smallest first."""
     return sorted(sorted(files, key=lambda file: file.checksum), key=lambda file: file.extent, reverse=True)

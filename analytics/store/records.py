@@ -159,7 +159,8 @@ def parse_record(content: bytes, kind: type[T]) -> T:
 def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, backend: Backend = LOCAL) -> T:
     """Load a record of type ``kind`` from a JSON file.
 
-    Raises ``FailureError``, with the path and the ``remedy``, if the file cannot be read or is not such a record.
+    Raises ``FailureError`` if the file cannot be read or is not such a record. In the second case, the message ends
+    with ``remedy``, which says what the user can do.
     """
     with explain_errors("read", path):
         content = backend.read(path)
@@ -169,7 +170,8 @@ def load_record(path: PurePath, kind: type[T], remedy: str = RESTORE_REMEDY, bac
 def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE_REMEDY) -> T:
     """Parse the content of the file ``path`` as a record of type ``kind``.
 
-    Raises ``FailureError``, with the path and the ``remedy``, if the content is not such a record.
+    Raises ``FailureError`` if the content is not such a record. The message names the path and ends with ``remedy``,
+    which says what the user can do.
     """
     try:
         return parse_record(content, kind)
@@ -178,10 +180,10 @@ def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str
 
 
 def _select_set_and_nondefault_fields(record: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a record that are stored, which are all but unset fields.
+    """Return those fields of a record that are stored: all fields that are set.
 
-    If the record's type omits defaults, empty fields with a default are left out too, so that records from before such
-    a field was introduced are encoded as the same bytes.
+    If the record's type omits defaults, empty fields that have a default are left out too. So a record from before such
+    a field was introduced is still encoded as the same bytes.
     """
     values = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not msgspec.UNSET}
     if record.__struct_config__.omit_defaults:
@@ -359,7 +361,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     def with_raised_derived_units(self, units: Mapping[str, int]) -> RunRecord:
         """Return the record with the unit counts of some derived tables raised to ``units`` where these are greater.
 
-        The units of ``decisions`` are in the field ``annotated`` instead.
+        ``units`` is keyed by table. The record keeps the count of ``decisions`` elsewhere, in the field ``annotated``.
         """
         recorded = {} if self.derived is msgspec.UNSET else self.derived
         most = {name: max(count, self.recorded_units(name)) for name, count in units.items()}
@@ -433,8 +435,8 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
     """Return the description of a run's code after the code ``added`` has added games to the run.
 
     The description of the code that began the run remains; ``extended_by`` has the fingerprints of all other code that
-    added games. ``same_games`` lists code that replayed a sample of the run's games with equal results: its
-    fingerprint, and the fingerprints of its agents by label.
+    added games. ``same_games`` is about code that replayed a sample of the run's games with equal results: it maps the
+    fingerprint of such code to the fingerprints of its agents by label.
     """
     fingerprints = [*recorded.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     fingerprints = [
@@ -447,7 +449,10 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
 
 
 def add_code_with_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the description of a run's code with added entries of ``same_games``, which ``merge_code`` explains."""
+    """Return the description ``code`` of a run's code with the entries of ``same_games`` added to its own.
+
+    ``merge_code`` explains these entries. There is none for the code that began the run.
+    """
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)
     return {**code, "same_games": same_games} if same_games else code

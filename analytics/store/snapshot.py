@@ -23,9 +23,9 @@ MISSING_VERDICT = "missing: restore it from a copy, or give the command of the t
 class Snapshot(ArchiveStore):
     """A view of an archive in which records and ranges stay as they were when the view was made.
 
-    Folders of other tables are listed when they are first needed, because a derived file is used only if it matches the
-    games. A record that is damaged, or that is lost although its run has games, raises ``FailureError`` when it is
-    read.
+    The folders of tables other than ``games`` are listed only when they are first needed. This is safe, because a
+    derived file is used only if it matches the games. A record that is damaged, or that is lost although its run has
+    games, raises ``FailureError`` when it is read.
     """
 
     def __init__(self, root: PurePath) -> None:

@@ -32,7 +32,7 @@ VERIFY_REMEDY = "see 'qarena archive verify'"
 
 
 def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.DataFrame:
-    """Read the table in a file that is named after its content. Raises the errors of ``read_file_in_parts``."""
+    """Read the table in a file whose name states its checksum. Raises the errors of ``read_file_in_parts``."""
     parts = [*read_file_in_parts(backend, path, schema)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
@@ -40,7 +40,7 @@ def read_table_file(backend: Backend, path: PurePath, schema: pl.Schema) -> pl.D
 def read_file_in_parts(
     backend: Backend, path: PurePath, schema: pl.Schema, rows_per_part: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table in a file that is named after its content, in parts of ``rows_per_part`` rows, or as one part.
+    """Yield the table in a file whose name states its checksum, in parts of ``rows_per_part`` rows, or as one part.
 
     Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` if it is damaged.
     """
@@ -53,9 +53,9 @@ def read_file_in_parts(
 def read_parts_or_raise_value_error(
     backend: Backend, path: PurePath, schema: pl.Schema, rows_per_part: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield a table as ``read_file_in_parts`` does, but raise ``ValueError`` with the fault if the file is damaged.
+    """Yield a table as ``read_file_in_parts`` does, but raise ``ValueError`` if the file is damaged.
 
-    Raises ``FileNotFoundError`` if there is no such file.
+    The message of this error says what is wrong with the file. Raises ``FileNotFoundError`` if there is no such file.
     """
     try:
         with backend.open(path) as file:
@@ -157,7 +157,11 @@ def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: P
 
 
 def build_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame) -> RangeGames:
-    """Build games from rows of ``games`` and ``plies``, whose numbers of plies must agree."""
+    """Build games from rows of the tables ``games`` and ``plies``.
+
+    ``ply_rows`` is sorted by ply and then by game. It must have exactly as many rows for each game as the column
+    ``plies`` of ``game_rows`` says.
+    """
     ends = build_games_without_plies(game_rows)
     games = Games.allocate(len(game_rows))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
@@ -175,7 +179,7 @@ def build_games_without_plies(frame: pl.DataFrame) -> Games:
 def fill_matrix_from_ply_major_column(
     column: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]
 ) -> None:
-    """Write a column of the table ``plies`` [R], in the order (ply, game), into ``matrix`` [16, G].
+    """Write a column [R] of the table ``plies``, which is sorted by ply and then by game, into ``matrix`` [16, G].
 
     Game g has ``plies[g]`` rows. Entries beyond the last ply of a game stay unchanged.
     """

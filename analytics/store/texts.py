@@ -60,7 +60,10 @@ def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
 
 
 def escape_and_cut_typed_text(text: str) -> str:
-    """Return a typed text, or an error's message, as records hold it: hidden characters escaped, length limited."""
+    """Return a text that a user typed, or an error's message, in the form in which records hold it.
+
+    Hidden characters are escaped, and the length is limited.
+    """
     visible = escape_hidden(text, TABS_AND_LINE_ENDS)
     return visible if len(visible) <= MAX_TYPED else f"{visible[: MAX_TYPED - 1]}…"
 

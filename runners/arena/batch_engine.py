@@ -53,8 +53,8 @@ class PairRange(NamedTuple):
 class Pace:
     """The number of pairs of each pairing that can be played in ``TARGET_SECONDS``.
 
-    The pace affects when games are written, but not which. It begins with a single pair, because an agent may take a
-    second for a turn. Threads may share a pace.
+    The pace affects when games are written, but not which games are played. It begins with a single pair, because an
+    agent may take a second for a turn. Threads may share a pace.
     """
 
     TARGET_SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
@@ -72,7 +72,7 @@ class Pace:
         return min(self._pairs.get(pairing, self.FIRST_PAIRS), self._max_pairs)
 
     def next_unit_count(self, pairings: int) -> int:
-        """Return how many units to play next at a time if the run has ``pairings`` pairings."""
+        """Return how many units to play in the next step of a chunk if the run has ``pairings`` pairings."""
         with self._lock:
             inverse_pairs = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST_PAIRS) / pairings
         return max(1, min(int(1 / inverse_pairs + ROUNDING_TOLERANCE), self._max_pairs * pairings))
@@ -186,7 +186,10 @@ class BatchEngine:
         return Block(pair_range.pairing, pair_range.first_pair, self.opening_plies, *columns, seconds)
 
     def compute_openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
-        """Return the imposed plies of consecutive pairs as int8 [2, K, pairs]: first the pieces, then the cells."""
+        """Return the ``K`` imposed plies of consecutive pairs as int8 [2, K, pairs]: first the pieces, then the cells.
+
+        The first of the pairs has the number ``first_pair``.
+        """
         openings = np.empty((2, self.opening_plies, pairs), np.int8)
         draw_openings(self.seed, first_pair, self.rules.tables, openings)
         return openings
@@ -194,7 +197,7 @@ class BatchEngine:
     def play_half(self, pair_range: PairRange, game_in_pair: int, games: Games) -> None:
         """Play game 0 or 1 of each pair of ``pair_range`` in the calling thread.
 
-        The games are written to ``games``, in the columns that belong to them.
+        ``games`` has the columns of all games of these pairs; only those of the played games are filled.
         """
         half = self._build_half(
             pair_range, game_in_pair, self.compute_openings(pair_range.first_pair, pair_range.pairs), games
@@ -238,14 +241,14 @@ class BatchEngine:
         return [line for agent in self.guarded_agents for line in agent.describe_misbehaviour()]
 
     def take_new_misbehaviour(self) -> list[Misbehaviour]:
-        """Return each agent's counts of games and faults since the last call.
+        """Return, for each agent, the counts of its games and faults since the last call.
 
-        The engine of another process adds them to its own counts.
+        A worker calls this method, so that the engine of the user's process can add the counts to its own.
         """
         return [agent.take_new_misbehaviour() for agent in self.guarded_agents]
 
     def add_misbehaviour(self, misbehaviour_by_agent: Sequence[Misbehaviour]) -> None:
-        """Add the counts of games and faults, by agent, that the engine of another process has taken."""
+        """Add the counts of each agent's games and faults that a worker's ``take_new_misbehaviour`` returned."""
         for agent, misbehaviour in zip(self.guarded_agents, misbehaviour_by_agent, strict=True):
             agent.add_misbehaviour(misbehaviour)
 
@@ -264,7 +267,11 @@ class BatchEngine:
         evaluations: Evaluations | None,
         should_abort: Callable[[], bool] | None,
     ) -> bool:
-        """Play all pairs of ``pair_range`` together; return False if ``should_abort()`` becomes true before the end."""
+        """Play all pairs of ``pair_range`` together, and return True.
+
+        The results are written to ``games`` and, unless it is None, to ``evaluations``. If ``should_abort()`` becomes
+        true before the end, playing stops, and False is returned.
+        """
         openings = self.compute_openings(pair_range.first_pair, pair_range.pairs)
         halves = [self._build_half(pair_range, game, openings, games) for game in range(1 + self.swapped)]
         for half in halves:
@@ -282,7 +289,7 @@ class BatchEngine:
     def _play_turns(self, halves: Sequence[BlockHalf]) -> Iterator[None]:
         """Play the halves of a block to their ends, calling the players from Python, and yield after each turn.
 
-        Both games of a pair are played at the same time. If players have memory, the games are played one after the
+        The halves are played at the same time, turn by turn. If a player has memory, they are played one after the
         other, because a player can remember only the games of one half.
         """
         has_memory = any(half.has_memory for half in halves)
@@ -398,7 +405,7 @@ class BlockHalf:
         return True
 
     def play_turn(self, turn_number: int) -> None:
-        """Ask a player for turn number ``turn_number`` in all games that are not over, and apply the turns."""
+        """Take turn ``turn_number`` in all running games: ask the player whose turn it is, and apply the turns."""
         state, size, guarded, player = self.state, self.size, self.seats[turn_number & 1], self.players[turn_number & 1]
         rng, batch, slots = (
             Streams(state.streams[:size] + turn_seed_offset_in_python(turn_number)),

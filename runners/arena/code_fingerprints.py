@@ -83,7 +83,7 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
 
 
 def list_targets(settings: Any) -> Iterator[Any]:
-    """Yield each value under a key ``_target_``, which identifies a class, in nested mappings and sequences."""
+    """Yield the value of each key ``_target_`` in nested mappings and sequences. Such a value identifies a class."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key == TARGET_KEY:
@@ -138,8 +138,8 @@ def _fingerprint_playing_code(learning: bool) -> str:
 def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
     """Read the sources of the modules that an agent's classes need.
 
-    The result has, for each module that defines a class of the agent, the sources of this module and of all modules
-    that it imports, by name.
+    The result is keyed by module, for each module that defines a class of the agent. A value has the sources of that
+    module and of all modules that it imports, keyed by module name.
     """
     modules = sorted({to_module_name(target) for target in _list_agent_targets(agent)})
     return {module: read_imported_modules(module, _affects_games) for module in modules}
@@ -198,9 +198,10 @@ def _list_strings(value: Any) -> Iterator[str]:
 
 
 def _list_data_files(agent: AgentSpec, agent_object: Agent) -> Iterator[DataFile]:
-    """Yield the files on which an agent's turns depend, as its parameters, ``data_files`` and yaml name them.
+    """Yield the files on which an agent's turns depend.
 
-    Raises ``RequestError`` if a file does not exist or cannot be read.
+    These are named by the agent's parameters, by its attribute ``data_files`` or by its yaml. Raises ``RequestError``
+    if a file does not exist or cannot be read.
     """
     for value in _list_strings(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
@@ -260,7 +261,7 @@ def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str
 
 
 def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Format in brackets the names of an agent's data files that differ in two records; return "" if none does."""
+    """Format in brackets the names of an agent's data files that differ between two records; return "" if none do."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     return f" ({', '.join(names)})" if names else ""

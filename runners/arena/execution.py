@@ -31,7 +31,7 @@ LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # greatest age of a bucket's listing
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The result of carrying out a run's request."""
+    """The result of carrying out a request to play a run."""
 
     run_id: str
     results: Sequence[PairingResult]
@@ -66,7 +66,7 @@ def execute_experiment(
         experiment: The opened request.
         command: The user's command, for the run's record.
         stop: Event that ends playing early: no further chunk is begun, and chunks in progress are cut short.
-        progress: Receiver of the number of games, if anybody looks.
+        progress: Display of the number of games played, if there is one.
 
     Raises:
         FailureError: A file could not be written, workers were lost, files vanished, games came out differently when
@@ -188,7 +188,7 @@ def _check_written_units(experiment: Experiment, written_ranges: Sequence[Range]
 
 
 def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Sequence[Range]) -> list[Range]:
-    """List the ranges of written units that are in no file that the archive lists."""
+    """List the parts of ``written_ranges`` that are in none of the files that the archive lists."""
     listed_ranges = (
         archive.list_effective_ranges(run_id).covered_ranges
         if written_ranges and archive.find_run(run_id) is not None
@@ -198,7 +198,7 @@ def _list_unlisted_ranges(archive: ArchiveStore, run_id: str, written_ranges: Se
 
 
 class ChunkQueue:
-    """An iterator over the missing units of a run as chunks, from the first unit on. Each chunk becomes a file.
+    """An iterator over the missing units of a run, in ascending order and in chunks. Each chunk becomes a file.
 
     If a chunk takes too long, its task plays only the beginning, and the rest is put back into the queue.
     """
@@ -233,7 +233,7 @@ class ChunkQueue:
         return chunk
 
     def put_back_rest_and_update_pace(self, result: ChunkResult) -> None:
-        """Put the units of a chunk that were not played back into the queue, and update the estimated time per unit."""
+        """Return the unplayed units of a chunk to the queue, and update the estimated time per unit."""
         (first, end), reached = result.chunk, result.reached
         if reached > first:
             self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)

@@ -67,7 +67,7 @@ class Experiment:
     def units_to_replay_for_evaluations(self, games_per_pairing: int) -> list[Range]:
         """Return the ranges of units to play again because their games are stored without the requested evaluations.
 
-        If games do not depend on their numbers alone, nothing is returned, because such games cannot be played again.
+        The list is empty if the run's games cannot be repeated exactly.
         """
         if not (self.request.storage.evaluations and self.request.spec.is_repeatable):
             return []
@@ -210,7 +210,7 @@ class Contribution:
 def record_contribution(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """Keep a run's record up to date while the context's body plays games for the run.
 
-    The body sets ``games`` of the yielded value to the number of games that it wrote. Raises ``RequestError`` if the
+    The body stores the number of games that it wrote in ``games`` of the yielded object. Raises ``RequestError`` if the
     run's games cannot be repeated and another process is playing the run.
     """
     archive, spec = experiment.archive, experiment.request.spec
@@ -283,7 +283,10 @@ def count_missing_games(archive: ArchiveStore, spec: RunSpec, games_per_pairing:
 def save_run_start(
     archive: ArchiveStore, spec: RunSpec, code: Mapping[str, Any], games_per_pairing: int, command: str
 ) -> None:
-    """Save a run's record with ``games_per_pairing`` games for each pairing, or update the existing record."""
+    """Save the record of a run that begins, or update the record of a run that is continued.
+
+    Each pairing is to have ``games_per_pairing`` games; a greater number that is already in the record stays.
+    """
 
     def update_record(stored_record: RunRecord | None) -> RunRecord | None:
         if stored_record is None:
@@ -353,9 +356,10 @@ class RangeWriter:
             self.close()
 
     def add(self, end_unit: int, blocks: Sequence[Block]) -> None:
-        """Add ``blocks``, the games of the next units up to but not including ``end_unit``; write games if it is time.
+        """Add ``blocks``, the games of the next units up to but not including ``end_unit``.
 
-        Raises ``FailureError`` if writing fails.
+        Games are written if ``write_if_full_or_overdue`` finds that it is time. Raises ``FailureError`` if writing
+        fails.
         """
         with self._lock:
             if self._closed:
@@ -376,9 +380,9 @@ class RangeWriter:
             self._first = self._end = first_unit
 
     def write_if_full_or_overdue(self) -> None:
-        """Write the games if there are enough games or enough time has passed, except for small ranges at the end.
+        """Write the games if there are enough of them, or if the first of them have waited long enough.
 
-        The small ranges wait for more games. Raises the errors of ``add``.
+        Small ranges at the end are not written yet, because more games may enlarge them. Raises the errors of ``add``.
         """
         with self._lock:
             is_overdue = time.monotonic() - self._held_since >= self._storage.shard_seconds
@@ -426,7 +430,10 @@ class RangeWriter:
         ]
 
     def _cut_block(self, block: Block, first: int, end: int) -> Block | None:
-        """Return the part of a block whose units lie in the range, or None if there is no such part."""
+        """Return the part of a block whose units are from ``first`` up to but not including ``end``.
+
+        The result is None if the block has no such units.
+        """
         low, high = self._spec.unit_line.pair_range(block.pairing, first, end)
         low, high = max(low, block.first_pair), min(high, block.first_pair + block.pairs)
         if low >= high:

@@ -25,32 +25,38 @@ CLASS_GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders 
 
 
 class ShippedClass(NamedTuple):
-    """A class that a yaml shipped with this project names."""
+    """A class that is named in a yaml shipped with this project."""
 
     path: str  # dotted
     starts_programs: bool = False
 
 
 def is_shipped(identity: Any) -> bool:
-    """Return whether a yaml shipped with this project names the class with this identity."""
+    """Return whether the class with this identity is named in a yaml shipped with this project."""
     return isinstance(identity, str) and identity in _load_shipped_classes()
 
 
 def starts_programs(identity: Any) -> bool:
     """Return whether the class with this identity belongs to this project and starts programs.
 
-    Data must not name such a class.
+    Records, cards and other data may come from a stranger, so they must not name such a class; the user may.
     """
     return is_shipped(identity) and _load_shipped_classes()[identity].starts_programs
 
 
 def is_allowed_in_data(identity: Any) -> bool:
-    """Return whether data may name the class with this identity: it belongs to this project and starts no programs."""
+    """Return whether records, cards and other data may name the class with this identity.
+
+    They may if the class belongs to this project and starts no programs.
+    """
     return is_shipped(identity) and not starts_programs(identity)
 
 
 def to_class_path(identity: str) -> str:
-    """Return the dotted path of a class from the table of identities or, for a user's class, the identity itself."""
+    """Return the dotted path of the class with this identity.
+
+    The path is taken from the table of identities. A class of the user is not in the table: its identity is its path.
+    """
     return _load_shipped_classes()[identity].path if is_shipped(identity) else identity
 
 

@@ -47,7 +47,7 @@ def index_and_compact_sums(
     executor: Executor = THREADS,
     stop: threading.Event | None = None,
 ) -> IndexOutcome:
-    """Index the games of some runs that are not indexed yet, and compact the index.
+    """Index those games of ``runs`` that are not indexed yet, and compact the index.
 
     A progress bar is shown if the output is a terminal.
 

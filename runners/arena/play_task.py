@@ -34,7 +34,10 @@ def power_of_two_units_within(seconds: float, seconds_per_unit: float) -> int:
 
 
 def list_pair_ranges(line: UnitLine, first: int, end: int) -> Iterator[PairRange]:
-    """Yield the pairs of each pairing that a range of units contains, at most ``MAX_BLOCK_PAIRS`` pairs at a time."""
+    """Yield the pairs of each pairing that lie in the units from ``first`` up to but not including ``end``.
+
+    A range has at most ``MAX_BLOCK_PAIRS`` pairs.
+    """
     has_all_pairings = end - first >= line.pairings
     for pairing in (
         range(line.pairings) if has_all_pairings else sorted({unit % line.pairings for unit in range(first, end)})
@@ -121,7 +124,7 @@ class PlayTask(Task[Range, ChunkResult]):
 
 @dataclass
 class ChunkPlayer:
-    """A player that plays an experiment's chunks in this process, on any number of threads."""
+    """The object that plays chunks of an experiment in this process, on any number of threads."""
 
     experiment: Experiment
     remote: bool = False  # this process is a worker, not the one that the user started
@@ -137,7 +140,10 @@ class ChunkPlayer:
             threading.Thread(target=self._write_due_and_close_overdue_periodically, daemon=True).start()
 
     def _write_due_and_close_overdue_periodically(self) -> None:
-        """Write finished games now and then, for ever, even if a turn takes long or never ends."""
+        """Write finished games now and then, and close chunks that were asked to stop but did not. This never returns.
+
+        It runs in a thread of its own, so that it works even if a turn takes long or never ends.
+        """
         while True:
             time.sleep(WATCH_SECONDS)
             with suppress(ArenaError):  # the chunk raises the same error once it ends
@@ -161,7 +167,7 @@ class ChunkPlayer:
         return ChunkResult(chunk, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
     def _play_in_steps(self, chunk: Range, stop: StopSignal, writer: RangeWriter) -> int:
-        """Play a chunk, in each step as many units as the pace allows; return the first unit that was not played."""
+        """Play a chunk in steps of as many units as the pace allows; return the first unit that was not played."""
         line, seconds = self.experiment.unit_line, self.experiment.request.storage.shard_seconds
         (first, end), should_abort, chunk_started = chunk, StopDeadline(stop, GRACE_SECONDS), time.perf_counter()
         reached = first
@@ -204,7 +210,7 @@ class ChunkPlayer:
         return True
 
     def write_if_due(self) -> None:
-        """Write the games that have waited long enough, while the threads that play them are busy with long turns."""
+        """Write the finished games that have waited long enough, although their chunks are still being played."""
         with self.lock:
             writers = [*self.writers]
         for writer in writers:
@@ -213,8 +219,8 @@ class ChunkPlayer:
     def close_writers_and_list_ranges(self, only_overdue: bool = False) -> list[Range]:
         """Write the finished games of all chunks in progress, and return the ranges that were written for these chunks.
 
-        Games that finish later in these chunks are ignored. With ``only_overdue``, only chunks that were asked to stop
-        and have not ended in time are closed.
+        Games of these chunks that finish later are ignored. With ``only_overdue``, this is done only for chunks that
+        were asked to stop and have not ended in time.
         """
         with self.lock:
             writers = [writer for writer, is_overdue in self.writers.items() if is_overdue() or not only_overdue]

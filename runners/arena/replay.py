@@ -82,7 +82,7 @@ def replay_run(
         line: Shape of the run's line of units.
         threads: Number of threads that play.
         stop: Event that ends the replay early. The games that were played until then are compared.
-        progress: Receiver of the number of games, if anybody looks.
+        progress: Display of the number of games played, if there is one.
 
     Raises:
         FailureError: A file that has to be read is damaged.
@@ -131,7 +131,7 @@ def _compute_replay_fingerprints(
 
 
 def _list_pair_ranges(line: UnitLine, stored_range: StoredRange, pace: Pace) -> Iterator[PairRange]:
-    """Yield the pairs of a range, each time as many pairs as the pace then allows."""
+    """Yield the pairs of a range. Each part that is yielded has as many pairs as the pace allows at that moment."""
     for pairing in range(line.pairings):
         pair, end = line.pair_range(pairing, stored_range.first, stored_range.end)
         while pair < end:
@@ -166,7 +166,10 @@ def _find_first_difference(
 def find_replay_difference(
     stored_games: RangeGames, engine: BatchEngine, pair_range: PairRange
 ) -> GameDifference | None:
-    """Play a block of pairs again; return the first game that differs from ``stored_games``, or None."""
+    """Play a block of pairs again, and return the first game that differs from its stored game.
+
+    ``stored_games`` contains the games of these pairs. The result is None if no game differs.
+    """
     games = _select_games(stored_games, pair_range)
     (played,) = concat_blocks_into_large_parts([engine.play_block(pair_range)])
     plies = _find_first_differing_ply_per_game(games, played)
@@ -177,19 +180,22 @@ def find_replay_difference(
 
 
 def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
-    """Select the games of a range of pairs of one pairing. The ids of these games are consecutive."""
+    """Select the games of ``pair_range`` from ``stored_games``.
+
+    They are neighbours there, because stored games ascend by game id.
+    """
     ids = compute_game_ids(*pair_range, both_games=True)
     low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
     return stored_games.select_as_contiguous_arrays(slice(low, high))
 
 
 def _find_first_differing_ply_per_game(stored_games: RangeGames, played_games: RangeGames) -> NDArray[np.intp]:
-    """Find the first ply that differs in each game, [G]; it is -1 if the games agree.
+    """Find the first ply that differs between the stored and the played version of each game, [G]; -1 if they agree.
 
-    If only the ending differs, it is the number of plies.
+    If only the ending differs, the result is the number of plies.
 
     Raises:
-        ValueError: The games do not have the same numbers.
+        ValueError: The ids of the stored and the played games are not the same.
 
     """
     if not np.array_equal(stored_games.game_id, played_games.game_id):
@@ -225,8 +231,8 @@ def replay_sample(
 ) -> Replay:
     """Play a sample of a run's games again, up to the first game that differs; see ``select_sample_units``.
 
-    The replay ends after ``SAMPLE_SECONDS``, but not before it has played a unit of each pairing. If the agents are so
-    slow that this takes ``MAX_SAMPLE_SECONDS``, a unit with each agent is enough.
+    The replay ends after ``SAMPLE_SECONDS``, but not before it has played a unit of each pairing. If this takes longer
+    than ``MAX_SAMPLE_SECONDS``, because the agents are slow, the replay ends once each agent has played.
 
     Raises:
         FailureError: A file of the run is damaged.
@@ -291,7 +297,7 @@ def _select_one_per_pairing(ranges: Ranges, pairing_count: int, start_unit: int)
 
 
 def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, int]]) -> list[int]:
-    """Sort units such that those with an agent that no earlier unit has come first; otherwise, the order stays."""
+    """Move to the front the units in which an agent occurs for the first time; otherwise, the order stays."""
     agents, first, rest = set[int](), list[int](), list[int]()
     for unit in units:
         pairing = pairings[unit % len(pairings)]
@@ -301,7 +307,7 @@ def _put_new_agents_first(units: Iterable[int], pairings: Sequence[tuple[int, in
 
 
 def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, int]]) -> int:
-    """Return how many of the first units are needed to include all agents that occur in ``units``."""
+    """Return how many units must be taken from the beginning of ``units`` to include all agents that occur in it."""
     agents, needed = set[int](), 0
     for number, unit in enumerate(units):
         pairing = pairings[unit % len(pairings)]
@@ -314,9 +320,9 @@ def _count_until_all_agents(units: Sequence[int], pairings: Sequence[tuple[int, 
 def _read_games_of_files_by_unit(
     archive: ArchiveStore, run_id: str, line: UnitLine, units: Sequence[int]
 ) -> dict[int, RangeGames]:
-    """Read the games of some units, and return them by unit.
+    """Read the stored games of ``units``, and return games for each unit, keyed by unit.
 
-    The value of each unit has the games of all of ``units`` that are in the same file.
+    Units in the same file share one value, which has the games of all of them. Units that are not stored are left out.
     """
     ranges, by_file = archive.list_effective_ranges(run_id), dict[StoredRange, list[int]]()
     for unit in units:
@@ -330,7 +336,7 @@ def _read_games_of_files_by_unit(
 
 
 def _list_game_ids(line: UnitLine, units: Sequence[int]) -> NDArray[np.int64]:
-    """Return the ids of all games of the units ``units``."""
+    """Return the ids of all games in ``units``."""
     unit = np.array(units, np.int64)
     first = ((unit % line.pairings) << GAME_BITS) | (2 * (unit // line.pairings))
     return np.concatenate([first + game for game in range(line.games_a_pair)])

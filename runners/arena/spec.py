@@ -115,7 +115,10 @@ class AgentSpec:
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
     def _build_if_agent_parameter(self, name: str, value: Any) -> Any:
-        """Return the agent that the value describes if the parameter is in ``AGENT_PARAMETERS``, or else the value."""
+        """Return ``value``, the value of the parameter ``name``, unchanged unless it describes an agent.
+
+        If the parameter is one of ``AGENT_PARAMETERS``, the agent that the value describes is returned.
+        """
         if name not in AGENT_PARAMETERS or value is None:
             return value
         return AgentSpec.from_record(value, self.trusted).build()
@@ -131,7 +134,10 @@ class AgentSpec:
 
     @property
     def is_object_of_program(self) -> bool:
-        """Whether the agent is an object that a program passed, so that it cannot be built again from a description."""
+        """Whether the agent is an object that a Python program passed.
+
+        Such an agent cannot be built again from a description.
+        """
         return self.target == OBJECT_TARGET
 
     @property
@@ -255,7 +261,7 @@ class AgentSpec:
 
 
 def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
-    """Raise an error if there is third-party code, because the user did not name it.
+    """Raise an error if there is third-party code. The caller has made sure that the user did not name it.
 
     Args:
         subject: The thing that would run the code, such as ``agent 'mine'``. The error message begins with it.
@@ -273,13 +279,16 @@ def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
 
 
 def describe_classes_not_allowed_in_data(identities: Iterable[Any]) -> Iterator[str]:
-    """Yield a description of each class, among those with the given identities, that data must not name."""
+    """Yield a description of each class in ``identities`` that records, cards and other data must not name."""
     yield from (f"class {to_line(str(identity), 100)}" for identity in identities if not is_allowed_in_data(identity))
 
 
 @functools.cache
 def _load_tablebase(rules: Rules) -> TablebaseIndex | None:
-    """Load the tablebase of a rule set, once for all agents that can use it; return None if there is no tablebase."""
+    """Load the tablebase of a rule set, or return None if there is none.
+
+    It is loaded once, for all agents that can use it.
+    """
     from analytics.exact.tablebase import load_tablebase_index
 
     return load_tablebase_index(rules)
@@ -353,14 +362,15 @@ class RunSpec:
 
     @property
     def unit_line(self) -> UnitLine:
-        """The shape of the run's line of units."""
+        """The layout of the run's units: the number of its pairings, and the number of games in a pair."""
         return UnitLine(len(self.pairings), self.games_per_pair)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether the run's games depend only on their numbers, so that they can be played again.
 
-        This is not so if a person, an object of a program, a learner or an agent with a wall-clock limit takes part.
+        This is not so if a person, a learner, an agent with a wall-clock limit or an agent that a Python program passed
+        as an object takes part.
         """
         return self.learner is None and all(
             agent.target not in (HUMAN_TARGET, OBJECT_TARGET) and agent.limits.turn_seconds is None
@@ -406,7 +416,7 @@ def find_target(subject: str, settings: Mapping[str, Any]) -> str:
 def _call_constructor(
     subject: str, target_class: type[Any], params: Mapping[str, Any], overriding_params: Mapping[str, Any]
 ) -> Any:
-    """Call a class with ``params``, some of which ``overriding_params`` replaces, and return the object.
+    """Call a class with ``params``, updated with ``overriding_params``, and return the object.
 
     Raises ``RequestError`` if the class does not accept the parameters, or if its constructor fails.
     """
@@ -430,7 +440,7 @@ def _call_constructor(
 
 
 def _check_type(subject: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Raise ``RequestError`` if ``value`` has another type than the parameter.
+    """Raise ``RequestError`` if ``value`` does not have the type that the annotation of ``parameter`` demands.
 
     Only parameters whose annotations consist of types in ``SIMPLE_TYPES`` are checked.
     """

@@ -125,7 +125,7 @@ def _play_missing_pairs_and_count_games(
 def _list_gap_ranges_between_looks(gaps: list[tuple[int, int]], max_pairs: int, pace: Pace) -> Iterator[PairRange]:
     """Yield the pairs in ``gaps`` in ascending order, in ranges that the pace determines.
 
-    No range extends beyond a look, because a test ends only at a look.
+    A test looks at its pairs, and may end, only at certain numbers of pairs, the looks. No range extends beyond a look.
     """
     start = 0
     for look in pair_counts_at_looks(max_pairs):
@@ -139,9 +139,9 @@ def _list_gap_ranges_between_looks(gaps: list[tuple[int, int]], max_pairs: int, 
 
 
 class _PairOutcomes:
-    """The outcome of each pair, in the form in which ``sprt_verdicts.read_outcomes`` returns it.
+    """An array of the outcomes of pairs, indexed by number of the pair. It grows when outcomes are added.
 
-    The index is the number of the pair. The array grows when outcomes are added.
+    Outcomes have the form in which ``sprt_verdicts.read_outcomes`` returns them.
     """
 
     def __init__(self, known_outcomes: NDArray[np.int8]) -> None:

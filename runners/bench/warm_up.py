@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import io
 import itertools
@@ -13,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from agents.base.player import list_accepted_choosers
 from analytics import open_archive
@@ -26,7 +29,8 @@ from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
-from quarto.jit import load_imported_kernels
+from quarto.jit import ensure_usable_cache_directory, load_imported_kernels
+from quarto.sources import KERNEL_PACKAGES, OTHER_PACKAGES, source_fingerprint
 from runners.arena.execution import execute_request
 from runners.arena.executors.base import Task, Worker
 from runners.arena.executors.processes import Processes
@@ -58,55 +62,72 @@ def time_warm_up_steps() -> Iterator[StepTime]:
 
     Two processes share the steps, because numba compiles one kernel at a time in a process. One process plays the
     agents; the other one solves positions and works on an archive. Both take about as long, and they share few kernels.
+    At the end a marker is left, which ``are_all_kernels_compiled`` finds.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
-        second_root, root = Path(folder, "other"), Path(folder, "rest")
-        steps: list[WarmUpStep] = [
-            *(
-                (name, partial(play_agent_against_itself, name, number, root))
-                for number, name in enumerate(list_options("agent"))
-            ),
-            ("python", lambda: play_python_agents(root)),
-            ("players", load_agent_and_training_kernels),
-        ]
         executor = Processes()
-        pool = executor.open_pool(WarmUpTask(str(second_root)), 1, threading.Event())
+        pool = executor.open_pool(WarmUpTask(str(Path(folder, "other"))), 1, threading.Event())
         try:
             pool.submit(None)
-            yield from (time_step(*step) for step in steps if step[0] not in ARCHIVE_AGENTS)
+            yield from (time_step(*step) for step in list_player_steps(Path(folder, "rest")))
             while pool.pending:
                 yield from itertools.chain.from_iterable(pool.wait_for_results())
         finally:
             pool.release_workers_abandoning_chunks()
             executor.close()
         yield time_step("others", load_imported_kernels)
+    _build_marker_path().touch()
+
+
+def count_warm_up_steps() -> int:
+    """Return the number of steps that ``time_warm_up_steps`` takes."""
+    return len(list_player_steps(Path())) + len(list_archive_steps(Path())) + 1
+
+
+def are_all_kernels_compiled() -> bool:
+    """Return whether ``time_warm_up_steps`` has once compiled all kernels of these sources for this processor."""
+    return _build_marker_path().exists()
+
+
+def _build_marker_path() -> Path:
+    conditions = (
+        f"{source_fingerprint((*KERNEL_PACKAGES, *OTHER_PACKAGES))} {get_host_cpu_name()} {get_host_cpu_features()}"
+    )
+    return ensure_usable_cache_directory() / f"all-{hashlib.sha256(conditions.encode()).hexdigest()[:16]}"
+
+
+def list_player_steps(root: Path) -> list[WarmUpStep]:
+    """List the steps of the first process: play the agents that do not solve positions into the archive at ``root``."""
+    names = ((number, name) for number, name in enumerate(list_options("agent")) if name not in ARCHIVE_AGENTS)
+    return [
+        *((name, partial(play_agent_against_itself, name, number, root)) for number, name in names),
+        ("python", partial(play_python_agents, root)),
+        ("players", load_agent_and_training_kernels),
+    ]
+
+
+def list_archive_steps(root: Path) -> list[WarmUpStep]:
+    """List the steps of the second process: solve positions, and work on an archive at ``root``."""
+    return [
+        *((name, partial(play_agent_against_itself, name, number, root)) for number, name in enumerate(ARCHIVE_AGENTS)),
+        ("annotate", partial(annotate_last_decisions, root)),
+        ("play", play_session_with_hints),
+        ("exchange", partial(export_and_read_games, root)),
+        ("openings", partial(index_and_query_openings, root)),
+        ("verify", partial(verify_archive_ignoring_problems, root)),
+        ("policies", partial(derive_policies, root)),
+    ]
 
 
 @dataclass(frozen=True)
 class WarmUpTask(Task[None, list[StepTime]]):
-    """The task of the second process: the steps that solve positions and work on an archive, as one chunk."""
+    """The task of the second process, as one chunk, with an archive in the folder ``root``."""
 
     root: str
 
     def build_worker(self) -> Worker[None, list[StepTime]]:
-        return lambda _chunk, _stop: self._time_steps()  # the pool ends the process to stop it
-
-    def _time_steps(self) -> list[StepTime]:
-        """Carry out the steps of this task, and return the time of each step."""
-        root = Path(self.root)
-        steps: list[WarmUpStep] = [
-            *(
-                (name, partial(play_agent_against_itself, name, number, root))
-                for number, name in enumerate(ARCHIVE_AGENTS)
-            ),
-            ("annotate", partial(annotate_last_decisions, root)),
-            ("play", play_session_with_hints),
-            ("exchange", partial(export_and_read_games, root)),
-            ("openings", partial(index_and_query_openings, root)),
-            ("verify", partial(verify_archive_ignoring_problems, root)),
-            ("policies", partial(derive_policies, root)),
-        ]
-        return [time_step(*step) for step in steps]
+        # The pool ends the process to stop it.
+        return lambda _chunk, _stop: [time_step(*step) for step in list_archive_steps(Path(self.root))]
 
 
 def time_step(name: str, step: Callable[[], object]) -> StepTime:

@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from quarto.errors import RequestError
+from quarto.sources import compilation_progress
 from runners.cli import options
 from runners.terminal.files import read_file
 
@@ -251,10 +252,20 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 def warm() -> None:
     """Compile all kernels now, so that later commands start at once."""
-    from runners.bench.warm_up import time_warm_up_steps
+    from runners.bench.warm_up import are_all_kernels_compiled, count_warm_up_steps, time_warm_up_steps
+    from runners.terminal.console import print_note, show_progress_bar_or_notes
 
-    for name, seconds in time_warm_up_steps():
-        typer.echo(f"{seconds:6.2f} s  {name}")
+    if not are_all_kernels_compiled():
+        compilation_progress.announce = lambda: None  # the bar says it
+        print_note(
+            "Compiling the kernels of all commands in two processes, which takes about a minute. "
+            "Ctrl-C is fine: a later command compiles what it needs."
+        )
+        with show_progress_bar_or_notes("Compiling", "steps") as bar:
+            bar.start(count_warm_up_steps())
+            for _ in time_warm_up_steps():
+                bar.advance()
+    typer.echo("All kernels are compiled.")
 
 
 def perft(

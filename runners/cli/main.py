@@ -58,13 +58,13 @@ def _suggest_command(name: str, commands: Iterable[str]) -> str:
 
 
 class InterruptibleCommandGroup(TyperGroup):
-    """The group of all commands, in the order of the help.
+    """The group of all commands, which lists them in the order of the help's panels.
 
-    The group prints a line at Ctrl-C, because Typer would not.
+    The group prints a line on Ctrl-C, because Typer would not.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands in the order of the panels."""
+        """Return the names of the commands in the order of the help's panels."""
         return sorted(super().list_commands(ctx), key=[*map(_format_command_name, chain(*PANELS.values()))].index)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -76,12 +76,12 @@ class InterruptibleCommandGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
-        """Parse the command line into the context of a command. Raises ``typer.Exit`` at Ctrl-C."""
+        """Parse the command line into the context of a command. Raises ``typer.Exit`` on Ctrl-C."""
         with _exit_on_interrupt():
             return super().make_context(*arguments, **extra)  # type: ignore[return-value]  # Typer's own context
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        """Carry out the command of a context and return what the command returns. Raises ``typer.Exit`` at Ctrl-C."""
+        """Carry out the command of a context and return what the command returns. Raises ``typer.Exit`` on Ctrl-C."""
         with _exit_on_interrupt():
             return super().invoke(ctx)
 
@@ -102,7 +102,8 @@ class SqlCommandAcceptingLeadingComment(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words after the command into the parameters of a context, and return the words that are left.
 
-        A word that begins with a dash but contains a space is taken as the question, unless ``--`` is among the words.
+        A word that begins with a dash is taken as the question if it has a space before its first ``=``. This rule does
+        not apply if ``--`` is among the words.
         """
         questions = [] if "--" in args else [word for word in args if _is_question_with_leading_dash(word)]
         options = [word for word in args if word not in questions]
@@ -110,9 +111,9 @@ class SqlCommandAcceptingLeadingComment(TyperCommand):
 
 
 def _is_question_with_leading_dash(word: str) -> bool:
-    """Return whether a word that begins with a dash is a question and not an option.
+    """Return whether a word begins with a dash but is a question, not an option.
 
-    A question has a space before its first ``=``; an option has none.
+    A question has a space before its first ``=``, as in ``-- comment``; an option has none.
     """
     return word.startswith("-") and len(word.partition("=")[0].split(maxsplit=1)) > 1
 
@@ -344,8 +345,8 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
 def _build_app_with_command_or_all(command_name: str) -> Any:
     """Build a Click group that has only the command with this name, or all commands if none has it.
 
-    Each command takes a millisecond to build. The cache serves programs that run many commands in one process, as the
-    tests do.
+    Only one command is built, because each takes a millisecond to build. The groups are cached for programs that run
+    many commands in one process, such as the tests.
     """
     single_command_app = copy(app)
     single_command_app.registered_commands = [
@@ -364,10 +365,10 @@ def _build_app_with_command_or_all(command_name: str) -> Any:
 
 
 def _hide_metavars_and_expand_homes(command: Any) -> Any:
-    """Change a Click command and its subcommands, and return the command.
+    """Prepare the options of a Click command and of its subcommands, and return the command.
 
-    The help then shows no type for flags, which take no value, and ``~`` is expanded in arguments and options that are
-    paths.
+    In the help, flags then show no type, because they take no value. In arguments and options that are paths, ``~`` is
+    expanded.
     """
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):

@@ -87,7 +87,7 @@ def compact_archive(root: PurePath, run_ids: Sequence[str], options: CompactOpti
 
 
 def _list_unneeded_files(archive: ArchiveStore, run_ids: Sequence[str] | None) -> list[UnneededFile]:
-    """Return the files that are not needed, of the given runs or, if ``run_ids`` is None, of the whole archive."""
+    """List the unneeded files of the given runs or, if ``run_ids`` is None, of the whole archive."""
     folders = None if run_ids is None else {f"run={run_id}" for run_id in run_ids}
     files = garbage.list_unneeded_files(archive)
     return [file for file in files if folders is None or file.path.parent.name in folders]
@@ -96,7 +96,7 @@ def _list_unneeded_files(archive: ArchiveStore, run_ids: Sequence[str] | None) -
 def _print_planned_removals(compactable: int, unneeded: Sequence[UnneededFile], min_age: float) -> None:
     """Print which unneeded files a compaction would remove or keep, and why, and how many files it would join.
 
-    ``compactable`` is the number of files to join, and ``min_age`` the age in seconds from which a file is removed.
+    ``compactable`` is the number of files to join. A file must be at least ``min_age`` seconds old to be removed.
     """
     for file in unneeded:
         path = to_line(str(file.path), MAX_LINE_CHARACTERS)  # anybody may have named the file
@@ -122,7 +122,9 @@ def _explain_why_removed_or_kept(file: UnneededFile, min_age: float) -> str:
 def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
     """Copy the runs of all archives but the last into the last, which is created if need be, and print totals.
 
-    Raises ``RequestError`` if fewer than two archives are given, if one is named twice, or if their contents conflict.
+    ``policy_prefix`` is put before the name of a policy if the last archive has another policy with this name. If
+    ``allow_other_code`` is true, games may be added to a run that other code played. Raises ``RequestError`` if fewer
+    than two archives are given, if one is named twice, or if their contents conflict.
     """
     if len(roots) < 2:
         raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
@@ -233,9 +235,10 @@ def _format_export_summary(summary: ExportSummary, request: ExportRequest, outpu
 def import_games_file(root: PurePath, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
     """Import the games of a text file, print what was added, and return the exit code.
 
-    The code is 1 if bad lines were skipped, else 0. ``event`` is the event of games without that tag, and ``command``
-    is recorded as the command of the runs. Raises ``RequestError`` for a file that cannot be read or has no game, and
-    for bad lines unless ``skip_bad`` is set. Raises ``FailureError`` if all lines are bad and were skipped.
+    The code is 1 if bad lines were skipped, else 0. ``rules`` and ``event`` are those of games whose tags do not name
+    any, and ``command`` is recorded as the command of the runs. Raises ``RequestError`` for a file that cannot be read
+    or has no game, and for bad lines unless ``skip_bad`` is set. Raises ``FailureError`` if all lines are bad and were
+    skipped.
     """
     rules_of = cache(load_rules)
     rules_of(rules)

@@ -48,12 +48,18 @@ def select_by_prefix(incomplete: str, names: Sequence[str]) -> list[str]:
 
 
 def list_group_options(group: str, incomplete: str = "") -> list[str]:
-    """Return the names of the project's own options of a configuration group that begin with ``incomplete``."""
+    """List the project's own options of a configuration group, such as the agents of the group ``agent``.
+
+    Only names that begin with ``incomplete`` are returned.
+    """
     return select_by_prefix(incomplete, sorted(path.stem for path in (PROJECT_ROOT / "conf" / group).glob("*.yaml")))
 
 
 def build_group_completion(group: str) -> Callable[[str], list[str]]:
-    """Return a function that lists the options of a configuration group that begin with an incomplete word."""
+    """Return a function that completes a word to the options of a configuration group.
+
+    The function takes the part of the word that the user has typed, and returns the options that begin with it.
+    """
     return lambda incomplete: list_group_options(group, incomplete)
 
 
@@ -160,9 +166,10 @@ Filters = dict[str, Any]  # keywords of a question: see ``analytics.library.Game
 
 
 def check_output_files(force: bool, *files: Path | None) -> None:
-    """Raise ``RequestError`` if one of the files may not or cannot be written, before long work begins.
+    """Raise ``RequestError`` if one of the files may not or cannot be written.
 
-    An existing file may be written only if ``force`` is true. None stands for a file that was not asked for.
+    Commands call this function before long work begins. An existing file may be written only if ``force`` is true. None
+    stands for a file that was not asked for.
     """
     for file in filter(None, files):
         check_output_file(file, force)
@@ -229,8 +236,8 @@ def add_config_dir_option(command: Callable[..., None]) -> Callable[..., None]:
 def _merge_parameters(command: Callable[..., None], replacement: Callable[..., None]) -> Callable[..., None]:
     """Give ``replacement`` the name, the help and the parameters of ``command``, and return ``replacement``.
 
-    Its own parameters follow those of ``command``. Parameters of ``command`` that ``replacement`` fills itself, such as
-    ``table``, are left out.
+    The parameters of ``command`` come first, and those of ``replacement`` follow. Parameters of ``command`` that
+    ``replacement`` fills itself, such as ``table``, are left out.
     """
     signature = inspect.signature(command, eval_str=True)
     command_parameters = [
@@ -255,9 +262,9 @@ KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an age
 
 
 def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options of all commands that Hydra carries out, in place of its parameter ``launch``.
+    """Return the command with the options that all commands run by Hydra share, in place of its parameter ``launch``.
 
-    The command gets a function as ``launch``, which lets Hydra carry out an application and then ends the command.
+    As ``launch``, the command receives a function that lets Hydra carry out an application and then ends the command.
     """
 
     def run_command(

@@ -113,10 +113,10 @@ def output_sql_answer_indexing_if_needed(
 
 @contextmanager
 def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
-    """End the process if the time limit, if there is one, passes inside the context.
+    """End the process if the context takes longer than the time limit, if there is one.
 
-    DuckDB does not interrupt some of its functions, and comparing files with their checksums takes time before DuckDB
-    begins.
+    Interrupting DuckDB is not enough, because DuckDB does not react inside some of its functions, and because files are
+    compared with their checksums before DuckDB begins.
     """
     if limits.seconds is None:
         yield
@@ -159,9 +159,10 @@ def index_and_output_openings(root: PurePath, query: OpeningsQuery, output: Tabl
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
-    """Write an HTML page about the games of the given runs (none means all) that also meet ``where``, if given.
+    """Write an HTML page about the games that belong to the given runs and meet ``where``.
 
-    Raises ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets; raises
+    If ``run_ids`` is empty, games of all runs are included; if ``where`` is None, all games of these runs. Raises
+    ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets. Raises
     ``FailureError`` if the file cannot be written.
     """
     with open_archive(root) as archive, show_progress_bar_or_notes("writing the report", "games"):

@@ -38,8 +38,8 @@ def replay_and_compare(
 ) -> RunReplay:
     """Play a run again and compare its games with the stored ones, without writing to the archive.
 
-    The comparison ends early when ``stop`` is set. Raises ``RequestError`` for a run that does not exist or cannot be
-    repeated, whose agents do not exist here, or which names third-party code unless ``trusted`` is true. Raises
+    The comparison ends early when ``stop`` is set. Raises ``RequestError`` if the run does not exist or cannot be
+    repeated, if one of its agents does not exist here, or if it names third-party code and ``trusted`` is false. Raises
     ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
@@ -102,8 +102,8 @@ def _build_agent_spec(agent_record: Mapping[str, Any], archive: ArchiveStore, tr
 def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int:
     """Play a run again, print the comparison with the stored games, and return the exit code.
 
-    The code is 0 if the games are the same, 1 if they differ, and that of an interrupted command after a signal. Raises
-    as ``replay_and_compare`` does.
+    The code is 0 if the games are the same, and 1 if they differ. If a signal ends the comparison before a difference
+    is found, the code is that of an interrupted command. Raises as ``replay_and_compare`` does.
     """
     with stop_on_signal_then_force_exit() as stop, show_progress_bar_or_notes("playing again", "games") as bar:
         record, replay, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)

@@ -54,13 +54,16 @@ def show_progress(is_shown: bool, games: int) -> Iterator[OnPairs]:
 
 
 class _ProgressPrinter:
-    """A printer of the state of a test, for output that is no terminal."""
+    """A printer of the state of a test, for output that is not a terminal."""
 
     def __init__(self) -> None:
         self._printed_pairs, self._printed_at = 0, time.monotonic()  # the number of pairs and the time of the last line
 
     def print_if_doubled_or_overdue(self, trial: SequentialTest) -> None:
-        """Print the state of the test if its pairs have doubled since the last line, or if half a minute has passed."""
+        """Print the state of the test if the last printed line is out of date.
+
+        The line is out of date once the number of pairs has doubled, or half a minute has passed, since it was printed.
+        """
         now = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._printed_pairs or now - self._printed_at >= NOTE_SECONDS):
             console.print_note(format_llr_games_and_strength(trial))
@@ -110,7 +113,7 @@ def _format_verdict(outcome: SprtOutcome) -> list[str]:
 
 
 def _format_games_seconds_and_run(outcome: SprtOutcome) -> str:
-    """Format the number of games played now, their seconds, and the run that holds all games."""
+    """Format the number of games that the command played, the time they took, and the run that holds all games."""
     where = f"run {outcome.experiment.run_id} in {outcome.experiment.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."
@@ -118,7 +121,7 @@ def _format_games_seconds_and_run(outcome: SprtOutcome) -> str:
 
 
 def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
-    """Return the row of a test in the table of its sweep, as a text for each heading."""
+    """Return the row that shows a test in the table of its sweep, as a mapping from headings to texts."""
     trial, ((first, second),) = outcome.trial, outcome.experiment.request.spec.pairing_labels
     return {
         "first": first,
@@ -131,10 +134,10 @@ def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
 
 
 def print_test_of_counts(counts_text: str, hypothesis_settings: Sequence[str]) -> None:
-    """Print the test of given counts of pairs.
+    """Print the result of a sequential test whose pairs of games were counted elsewhere.
 
-    ``counts_text`` has five counts, LL,LD,DD,WD,WW, and each hypothesis setting is ``key=value``. Raises
-    ``RequestError`` if the texts are not counts and hypotheses.
+    ``counts_text`` has the numbers of pairs with the results LL,LD,DD,WD,WW, where W is a win, D a draw and L a loss.
+    Each hypothesis setting is ``key=value``. Raises ``RequestError`` if the texts are not counts and hypotheses.
     """
     try:
         counts = check_counts([int(count) for count in counts_text.split(",")])

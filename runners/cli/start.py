@@ -14,7 +14,7 @@ SHADOWING_FILE = Path(__file__).resolve().parents[2] / "analytics" / "shadowing.
 
 
 def main() -> None:
-    """Run ``qarena``, or print which package hides one of ours and exit with code 2."""
+    """Run ``qarena`` or, if another package hides one of ours, print which one and exit with code 2."""
     if message := describe_hidden_package():
         print(f"error: {message}", file=sys.stderr)  # noqa: T201  (what prints errors is not importable now)
         raise SystemExit(2)

@@ -35,8 +35,8 @@ OUTPUT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors t
 def open_closed_streams() -> None:
     """Open the null device in place of each standard stream that was closed before the program began.
 
-    Otherwise, the first files that the program opens would get the numbers of these streams, and printing would write
-    into an archive.
+    Otherwise, the first files that the program opens would get the descriptor numbers of these streams, and printing
+    would write into an archive.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     while nowhere <= 2:
@@ -48,7 +48,10 @@ def open_closed_streams() -> None:
 
 
 def print_error(text: str) -> None:
-    """Print a line on standard error, and ignore the error if the line cannot be written, to keep the exit code."""
+    """Print a line on standard error.
+
+    If the line cannot be written, that error is ignored, so that the program still ends with its exit code.
+    """
     with suppress(OSError, ValueError):
         typer.echo(text, err=True)
 

@@ -33,7 +33,7 @@ ANY = "any"  # the kind in ``reads`` that stands for all others
 
 @dataclass(frozen=True)
 class PolicyReader:
-    """An agent that can play by policies of the kinds which its yaml lists under ``reads``."""
+    """An agent that can play by policies of certain kinds, which its yaml lists under ``reads``."""
 
     name: str
     kinds: tuple[str, ...]
@@ -47,7 +47,7 @@ class PolicyReader:
     def is_default(self) -> bool:
         """Whether this agent is the default player for policies of its kinds.
 
-        If so, the agent that reads any kind leaves policies of these kinds to this agent.
+        If so, it also plays the policies of these kinds that are given to the agent whose ``reads`` contains ``any``.
         """
         return self.settings.get("default_player") is True
 
@@ -74,7 +74,10 @@ def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ..
 
 
 def list_reader_names(kind: str) -> list[str]:
-    """List the names of the agents that can play by policies of this kind, the default player first."""
+    """List the names of the agents that can play by policies of this kind, the default player first.
+
+    The list is empty if no agent names this kind under ``reads``.
+    """
     readers = list_policy_readers()
     if not any(kind in reader.kinds for reader in readers):
         return []
@@ -196,10 +199,10 @@ def _list_genes(params: Mapping[str, Any]) -> list[str]:
 
 
 def _parse_policy_name(label: str, key: str, value: Any) -> str | None:
-    """Return the name or the id of a policy as text, or None if the parameter is null.
+    """Return the name or the id of a policy as text, or None if ``value`` is null.
 
-    Hydra parses an id that consists of digits as a number, which is converted back to text. Raises ``RequestError``
-    for any other value.
+    Hydra parses an id that consists of digits as a number, which is converted back to text. Raises ``RequestError`` for
+    any other value. ``label`` and ``key`` name the agent and its parameter in the message.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
@@ -238,10 +241,10 @@ def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
 
 
 def _find_training_command(agent: AgentSpec) -> str:
-    """Return the command that makes a policy for an agent.
+    """Return the command that makes a policy for an agent, without the program's name.
 
-    The command is ``train`` if there is a trainer with the name of an agent that reads the same kind of policy, and
-    otherwise ``policy build``.
+    If one of the agents that read the same kind of policy has the same name as a trainer, the command is ``train`` with
+    this trainer. Otherwise it is ``policy build``. For an agent whose yaml lists no kinds it is ``train``.
     """
     readers, trainers = list_policy_readers(), list_options("trainer")
     kinds = next((reader.kinds for reader in readers if reader.settings.get("_target_") == agent.target), None)

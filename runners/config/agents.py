@@ -55,10 +55,10 @@ def normalise_label(label: str) -> str:
 
 
 def find_stored_label_or_same(root: PurePath, label: str | None) -> str | None:
-    """Return the form in which the archive at ``root`` stores a label, or None if ``label`` is None.
+    """Return ``label`` in the form in which the archive at ``root`` stores it, or None if it is None.
 
-    ``label`` may name parameters with their default values, as in ``mcts(iterations=200)``. If no stored agent
-    matches, it is returned unchanged.
+    The label may name parameters with their default values, as in ``mcts(iterations=200)``. If no stored agent matches,
+    it is returned unchanged.
     """
     if label is None or "(" not in label:
         return label
@@ -84,9 +84,10 @@ def agent_from_entry(entry: Any, root: PurePath, key: str = "agents", trusted: b
 def _agent_from_yaml(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, extra_keys: Sequence[str] = ()
 ) -> AgentSpec:
-    """Build the agent of ``conf/agent/NAME.yaml``, with the values in ``settings`` instead of those in the yaml.
+    """Build the agent of ``conf/agent/NAME.yaml``, with the values in ``settings`` in place of those in the yaml.
 
-    The keys of ``settings`` must be parameters of the agent or be among ``extra_keys``.
+    The keys of ``settings`` must be parameters of the agent or be among ``extra_keys``. ``agent_from_label`` explains
+    ``root`` and ``trusted``.
     """
     yaml_settings = load_option("agent", name)
     valid = select_parameters(yaml_settings)
@@ -148,7 +149,7 @@ def _parse_parameter(setting_name: str, key: str, text: str) -> Any:
 
 
 def _expand_agent_parameter(key: str, value: Any, root: PurePath) -> Any:
-    """Return the value of a parameter, or the record of the agent if the value is an agent's label.
+    """Return the value of a parameter or, if the value is the label of another agent, the record of that agent.
 
     The record replaces the label because everything in it affects the games.
     """

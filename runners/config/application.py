@@ -74,7 +74,10 @@ class Launch(NamedTuple):
         return f"qarena {self.words}"
 
     def print_resume_hint(self, kept_sentence: str = "all games that were finished are in the archive") -> int:
-        """Print how to continue the interrupted command, and return the exit code."""
+        """Print how to continue the interrupted command, and return the exit code.
+
+        ``kept_sentence`` tells the user which games are in the archive.
+        """
         console.print_note(f"interrupted; {kept_sentence}. To go on:\n  {console.find_program()} {self.words}")
         return interruption.exit_code()
 
@@ -103,7 +106,7 @@ PreparedRequest = Callable[[], CommandOutcome]  # carries out a checked request
 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
-    """Build the columns of an outcome that has one row in the table of a sweep.
+    """Build the columns of a request's outcome that takes one row in the table of a sweep.
 
     ``texts`` maps the heading of each column to the text of its cell.
     """
@@ -123,7 +126,7 @@ class Application(ABC):
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig, launch: Launch) -> PreparedRequest:
-        """Return an object that carries out the request in ``cfg``, a configuration that matches the schema.
+        """Return a function that carries out the request in ``cfg``, a configuration that matches the schema.
 
         Raises ``ArenaError`` if the request cannot be carried out.
         """
@@ -247,7 +250,7 @@ class _PlayingProgress:
 
 
 def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
-    """List notes on a run for readers of its rows in a sweep's table, for example that some pairings are not shown."""
+    """List notes on the rows of a run in its sweep's table, for example that it omits pairings."""
     from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()
@@ -261,7 +264,7 @@ def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]
 
 
 def _build_sweep_columns(outcome: RunOutcome, objective: Objective, value: float | None) -> list[ResultColumn]:
-    """Build the columns of a run in the table of its sweep, with a row for each of the first pairings.
+    """Build the columns for a run in its sweep's table, with a row for each of the first ``MAX_ROWS`` pairings.
 
     The value of the objective is in the first row.
     """

@@ -78,8 +78,8 @@ def parse_arguments(
 ) -> CommandArguments:
     """Separate the arguments of a command into agents and settings, and add the settings that its flags stand for.
 
-    ``archive_root`` and ``keep_going`` are the values of flags. ``typed`` is the whole command, for the records of
-    runs.
+    ``words`` are the arguments, and ``archive_root`` and ``keep_going`` are the values of flags. ``typed`` is the whole
+    command, which the records of runs quote.
 
     Raises ``RequestError`` if agents and settings contradict each other.
     """
@@ -99,8 +99,8 @@ def parse_arguments(
 def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Build the overrides that choose the agents with these labels.
 
-    They set the list ``agents``. If ``overrides`` set keys of ``a`` or ``b``, however, they set the groups ``agent@a``
-    and ``agent@b``.
+    They set the list ``agents`` or, if ``overrides`` include keys of ``a`` or ``b``, the groups ``agent@a`` and
+    ``agent@b``.
 
     Raises ``RequestError`` for a key of ``a`` or ``b`` unless there are exactly two agents.
     """
@@ -161,7 +161,10 @@ class ConfigKey(NamedTuple):
 
 
 def parse_yaml_keys(yaml_text: str) -> Iterator[ConfigKey]:
-    """Yield the keys of a yaml in their order. Types, limits and choices have their defaults."""
+    """Yield the keys of a yaml in their order, with their default values and meanings.
+
+    Their types, limits and choices are not yet known.
+    """
     path: list[tuple[int, str]] = []
     for match in filter(None, map(YAML_LINE.fullmatch, yaml_text.splitlines())):
         indent, dash, key = len(match[1]), match[2], match[3]
@@ -183,11 +186,11 @@ def _split_comment(text: str) -> tuple[str, str]:
 
 
 def check_groups_plugins_and_games(config_name: str, overrides: Sequence[Override]) -> None:
-    """Check the overrides that choose an option of a configuration group.
+    """Check the overrides for wrong groups, options, plugins and numbers of games.
 
     ``config_name`` is the name of the command's yaml, which lists its groups. Raises ``RequestError`` for a group that
-    the command does not have, for a choice that is not a name, for a plugin that is not installed, and for a number of
-    games written with commas.
+    the command does not have, for an option of a group that is not a name, for a plugin that is not installed, and for
+    a number of games written with commas.
     """
     groups = [
         key.name
@@ -215,7 +218,7 @@ def check_groups_plugins_and_games(config_name: str, overrides: Sequence[Overrid
 
 @contextmanager
 def explain_config_errors(overrides: Sequence[str]) -> Iterator[None]:
-    """Convert errors of Hydra and OmegaConf inside the context to ``RequestError`` with a one-line message.
+    """Inside the context, convert errors of Hydra and OmegaConf to ``RequestError`` with a one-line message.
 
     The error for a file that cannot be written becomes a ``FailureError``. Any other exception passes through.
     """

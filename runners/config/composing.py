@@ -29,7 +29,7 @@ HELP_KEYS = ("help", "hydra_help")  # of Hydra's own configuration: texts, which
 
 @contextmanager
 def open_config_folders(arguments: CommandArguments, schema: type[Any], command: str) -> Iterator[None]:
-    """Let Hydra find the user's folders inside the context, and convert its errors to one-line messages.
+    """Inside the context, let Hydra find the user's folders, and convert Hydra's errors to one-line messages.
 
     ``schema`` and ``command`` belong to the command that runs; they help to explain arguments that look like agents but
     are not. Raises ``RequestError`` for such an argument, and for a path that is not a folder.
@@ -41,7 +41,7 @@ def open_config_folders(arguments: CommandArguments, schema: type[Any], command:
 
 @contextmanager
 def initialize_hydra() -> Iterator[None]:
-    """Let Hydra read the project's configuration folder inside the context.
+    """Inside the context, let Hydra read the project's configuration folder.
 
     The folder is given as a path, because another package named ``conf`` on ``sys.path`` could hide it.
     """
@@ -84,9 +84,9 @@ class FirstJob(NamedTuple):
 def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> FirstJob:
     """Compose the configuration of a single request, or of the first job of a sweep.
 
-    A setting that varies gets its first value. ``multirun`` says that the command is a sweep; it is also a sweep if a
-    yaml sets ``hydra.mode`` to MULTIRUN. Raises ``RequestError`` if a setting has several values and the command is
-    not a sweep.
+    A setting with several values gets the first of them. ``multirun`` says that the command is a sweep. It is also one
+    if a yaml sets ``hydra.mode`` to MULTIRUN. Raises ``RequestError`` if a setting has several values although the
+    command is not a sweep.
     """
     cfg = None if multirun else _compose_single_values(config, overrides)
     if cfg is not None and cfg.hydra.mode != RunMode.MULTIRUN:

@@ -54,7 +54,8 @@ def run_hydra_command(
 ) -> int:
     """Let Hydra carry out a command, and return the exit code.
 
-    Raises ``ArenaError`` with a one-line message for any error.
+    With ``help`` the help page of the command is printed instead. With ``config_to_print`` it is the part of the
+    configuration that this names, see ``format_config``. Raises ``ArenaError`` with a one-line message for any error.
     """
     command = context.command_path.partition(" ")[2]
     multirun = multirun or command == "sweep"
@@ -106,7 +107,8 @@ def _run_request(application: Application, arguments: CommandArguments, multirun
 def execute_sweep(application: Application, arguments: CommandArguments) -> tuple[Sweep, int]:
     """Carry out the jobs of a sweep that was requested from Python, and return the sweep with an exit code.
 
-    The exit code is 0 if every job began. Raises ``RequestError``, and Hydra's errors before the first job.
+    The exit code is 0 if every job began. Raises ``RequestError``, and errors of Hydra that occur before the first job
+    begins.
     """
     _make_folder_variables_absolute()
     launch = Launch(arguments.typed, tuple(list_user_folders()), uuid.uuid4().hex[:12])
@@ -168,7 +170,7 @@ def _run_single_request(prepared_request: PreparedRequest, cfg: DictConfig) -> C
 def _run_sweep_and_report(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
     """Carry out the jobs of a sweep, print a report on them, and return the exit code.
 
-    Raises Hydra's errors before the first job.
+    Raises errors of Hydra that occur before the first job begins.
     """
     return max(_run_sweep(sweep, run_jobs), sweep.print_report())
 
@@ -176,8 +178,8 @@ def _run_sweep_and_report(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
 def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
     """Carry out the jobs of a sweep, and return the exit code.
 
-    The exit code is 0 even if jobs failed, because the report shows these failures. Raises Hydra's errors before the
-    first job.
+    The exit code is 0 even if jobs failed, because the report shows these failures. Raises errors of Hydra that occur
+    before the first job begins.
     """
     try:
         run_jobs()
@@ -201,7 +203,7 @@ def _run_sweep(sweep: Sweep, run_jobs: Callable[[], None]) -> int:
 def _run_hydra_sweep(config_name: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
     """Let ``hydra.main`` carry out a sweep whose launcher or sweeper is a plugin.
 
-    Sweeps in different threads wait for each other, because ``hydra.main`` reads ``sys.argv``.
+    Sweeps in several threads run one after the other, because ``hydra.main`` reads ``sys.argv``, which they share.
     """
     with _hydra_main_lock, _hydra_arguments(["--multirun", *overrides]):
         try:

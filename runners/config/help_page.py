@@ -45,7 +45,10 @@ SWEEP_HEADER = YamlHeader(
 
 
 def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[ConfigKey]:
-    """Yield the keys of a yaml with their types and choices, which the dataclass ``schema`` may declare."""
+    """Yield the keys of a yaml with their types and choices.
+
+    The dataclass ``schema`` may declare them. The type of any other key is that of its default value.
+    """
     for key in parse_yaml_keys(yaml_text):
         if key.is_group:
             yield key._replace(choices=[] if key.name == "agent@b" else list_options(key.name.partition("@")[0]))
@@ -54,7 +57,10 @@ def parse_yaml_keys_with_types(yaml_text: str, schema: Any = None) -> Iterator[C
 
 
 def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
-    """Return a key with its type, range and choices, from the schema or else from the type of its default value."""
+    """Return a copy of ``key`` with its type, range and choices.
+
+    They come from the dataclass ``schema`` or, if this declares none, from the type of the key's default value.
+    """
     hint: Any = schema
     for name in key.name.split("."):
         hint = get_type_hints(hint, include_extras=True).get(name) if isinstance(hint, type) else None

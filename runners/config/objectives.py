@@ -28,7 +28,10 @@ RANDOM_PAIRS = 500  # pairs of games, of which one game is judged
 
 
 class SweepTarget(NamedTuple):
-    """The value by which the jobs of a sweep are compared: its name, its direction and its format."""
+    """The value by which the jobs of a sweep are compared.
+
+    The direction says whether a greater or a smaller value is better.
+    """
 
     name: str
     direction: Direction
@@ -147,7 +150,7 @@ class Elo(Objective):
 class Regret(Objective):
     """The mean exact regret of an agent's decisions, in half-points.
 
-    To compute it, the run is annotated.
+    To compute it, the run is annotated: the exact values of its decisions are stored in the archive.
     """
 
     direction = "minimize"
@@ -165,7 +168,7 @@ class Regret(Objective):
         self.from_pieces, self.seconds = from_pieces, seconds
 
     def _find_min_pieces(self, rules: Rules) -> int:
-        """Return the least number of pieces on the board from which decisions are judged."""
+        """Return how many pieces must at least be on the board for a decision to be judged."""
         from analytics.tables.derived.decisions import DEFAULT_FROM_PIECES_MOVER
 
         if self.from_pieces is not None:
@@ -216,9 +219,10 @@ class Regret(Objective):
         )
 
     def _build_time_limit_check(self, subject: str, error: type[ArenaError]) -> Callable[[], None]:
-        """Build a function that raises ``error`` once ``seconds`` have passed; it is called while games are judged.
+        """Build a function that raises ``error`` when it is called more than ``seconds`` from now.
 
-        ``subject`` names in the message what took so long.
+        ``seconds`` is the limit of the objective. The function is called repeatedly while games are judged. ``subject``
+        names in the message what took so long.
         """
         end = time.monotonic() + self.seconds
 
@@ -233,9 +237,10 @@ class Regret(Objective):
 
 
 def find_agent_index(spec: RunSpec, name: str | None, key: str) -> int:
-    """Return the index of the agent in a run that ``name`` denotes, or of the first agent if ``name`` is None.
+    """Return the index in ``spec.agents`` of the agent that ``name`` denotes.
 
-    ``key`` names the setting in messages. Raises ``RequestError`` if no such agent plays in the run.
+    ``name`` is a label or, in a match, ``a`` or ``b``. If it is None, return the index of the first agent of the first
+    pairing. ``key`` names the setting in messages. Raises ``RequestError`` if no such agent plays in the run.
     """
     from runners.config.agents import normalise_label  # a command's help needs none of it
 

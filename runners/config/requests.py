@@ -124,7 +124,10 @@ def list_pairings(agent_count: int, schedule: str) -> tuple[tuple[int, int], ...
 
 
 def describe_rounding(key: str, requested_games: int, rounded_games: int) -> tuple[str, ...]:
-    """Return a note that an odd number of games was rounded up, or an empty tuple if it was not."""
+    """Return a tuple with a note that an odd number of games was rounded up, or () if the number was even.
+
+    The note names the setting ``key``, which requested the games.
+    """
     if requested_games == rounded_games:
         return ()
     reason = f"{key}={requested_games} is odd; games come in pairs with the seats swapped"
@@ -137,7 +140,7 @@ def build_archive_options(archive: DictConfig) -> ArchiveOptions:
 
 
 def resolve_thread_count(cfg: DictConfig) -> int:
-    """Return the number of threads that a checked configuration requests, or the number of cores if that is null."""
+    """Return the number of threads that a configuration requests, or the number of cores if it requests none."""
     return cfg.threads or available_cores()
 
 
@@ -157,7 +160,8 @@ def build_executor(cfg: DictConfig) -> Executor:
 def load_executor(name: str, ray_address: str | None) -> Executor:
     """Build the executor of ``conf/executor/NAME.yaml`` for a command that Hydra does not carry out.
 
-    Raises ``RequestError`` in the same cases as ``build_executor``.
+    ``ray_address`` is the address of a Ray cluster, or None for the default. Raises ``RequestError`` in the same cases
+    as ``build_executor``.
     """
     options = load_raw_options("executor")
     if name not in options:
@@ -167,7 +171,7 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
 
 
 def name_rules_by_changed_keys(rules: Rules, preset: str) -> Rules:
-    """Return the rules with a name that consists of the name of ``preset`` and the keys that differ from it.
+    """Return ``rules`` with a name that tells how they differ from the rules ``preset``: its name and the changed keys.
 
     Rules that the user has named keep their name.
     """

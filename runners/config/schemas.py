@@ -32,7 +32,7 @@ ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
 def find_most_storable_games(node: DictConfig) -> int:
     """Return the greatest number of games that a run can store for each pairing.
 
-    ``node`` is the configuration; its key ``seats`` matters.
+    The key ``seats`` of the configuration ``node`` says whether a pair has one game or two.
     """
     return MAX_PAIRS if node.get("seats") == "fixed" else 2 * MAX_PAIRS
 
@@ -50,7 +50,7 @@ class ArchiveConfig:
 
 @dataclass
 class SweepConfig:
-    """The sweep to which a job belongs. ``qarena sweep`` sets these keys."""
+    """The key that names the sweep to which a job belongs. ``qarena sweep`` sets it."""
 
     id: str | None = None
 
@@ -160,10 +160,10 @@ for config, schema in SCHEMAS.items():
 def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Check the keys and values of a composed configuration against the dataclass ``schema``.
 
-    Hydra's own check misses ``+key=`` and ``~key``. In messages, ``prefix`` precedes the keys of the node.
+    Hydra's own check misses ``+key=`` and ``~key``. In messages, ``prefix`` precedes the keys of ``node``.
 
-    Raises ``RequestError`` for a key that is not a field, for a field without a key, for a plain value under a key
-    that takes an option of a group, and for a value that is out of range.
+    Raises ``RequestError`` for a key that is not a field of the schema, for a field that has no key, for a plain value
+    under a key that takes an option of a group, and for a value that is out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:
@@ -183,9 +183,10 @@ def check_keys_and_values(node: DictConfig, schema: type[Any], prefix: str = "")
 
 
 def _check_value(key: str, value: Any, constraints: Sequence[Any], node: DictConfig) -> None:
-    """Raise ``RequestError`` if a value breaks one of the constraints that its type declares.
+    """Raise ``RequestError`` if the value of a key breaks one of the constraints that the key's type declares.
 
-    A constraint is a range, a tuple of valid texts, or a function that returns the greatest valid value for ``node``.
+    A constraint is a range, a tuple of valid strings, or a function that returns the greatest valid value for the
+    configuration ``node``.
     """
     least, most, is_number = -inf, inf, False
     for constraint in constraints:

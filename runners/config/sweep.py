@@ -59,9 +59,10 @@ STUDY_RESULT_FILE = "optimization_results.yaml"  # hydra-optuna-sweeper writes i
 
 
 def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
-    """Compute the id of a sweep from its overrides, in any order, except those that do not affect the jobs.
+    """Compute the id of a sweep from those of its overrides that affect the jobs, whatever the order of the overrides.
 
-    The override that chooses the sweeper is kept, because the sweeper decides which jobs there are.
+    The override that chooses the sweeper is among them, because the sweeper decides which jobs there are.
+    ``config_name`` is the name of the command's yaml.
     """
     effective_arguments = sorted(argument for argument in arguments if not NO_EFFECT_OVERRIDE.match(argument))
     return hashlib.sha256(
@@ -72,7 +73,8 @@ def compute_sweep_id(arguments: Sequence[str], config_name: str = "run") -> str:
 def format_job_file_name(launch_id: str, job: int | str) -> str:
     """Return the name of the file that contains a job's record.
 
-    The name contains the id of the launch, because several launches may share an output folder.
+    ``job`` is the job's number, or ``*`` for a pattern that matches all jobs. The name contains the id of the launch,
+    because several launches may share an output folder.
     """
     return f"job-{launch_id}-{job}.json"
 
@@ -136,7 +138,7 @@ class Sweep:
                 folder.rmdir()
 
     def record_failures_and_job_count(self) -> list[Job]:
-        """Write the failed jobs and the number of jobs to the archives after the last job, and return all jobs."""
+        """After the last job, record the failed jobs and the number of jobs in the archives, and return all jobs."""
         jobs = self.load_ended_jobs()
         for job in jobs:
             if job.record.status == "failed":
@@ -192,7 +194,10 @@ class Sweep:
 
 
 def _build_quiet_logging_overrides(first_config: DictConfig) -> list[str]:
-    """Build the override that silences the line for each job if the user wants no progress. Warnings remain."""
+    """Build the override that silences the line which announces each job, if the user wants no progress.
+
+    Warnings remain. If the user wants progress, the list is empty.
+    """
     if first_config.get("progress", True) or OmegaConf.select(first_config, LOGGING_LEVEL_KEY) is None:
         return []
     return [f"{LOGGING_LEVEL_KEY}=WARNING"]
@@ -231,8 +236,8 @@ def _build_optuna_overrides(
 ) -> list[str]:
     """Build the overrides that the Optuna sweeper needs in addition to the user's overrides.
 
-    They set the direction of the optimisation and the name of the study. Raises ``RequestError`` if the jobs have no
-    value to optimise, or if the user has chosen the opposite direction.
+    They set the direction of the optimisation and the name of the study. Raises ``RequestError`` if ``target`` is None,
+    because the jobs then have no value to optimise, or if the user has chosen the opposite direction.
     """
     if target is None:
         raise RequestError("hydra/sweeper=optuna needs a value to optimise, and the jobs of this command have none")
@@ -270,7 +275,7 @@ class Job(JsonRecord, frozen=True):
         return Job(hydra_cfg.runtime.output_dir, launch_id, str(cfg.archive.root), record)
 
     def record_and_print_failure(self, error: Exception) -> None:
-        """Record that the job failed, and print the reason, which ``Sweep.print_report`` prints again at the end."""
+        """Record that the job failed, and print the reason. ``Sweep.print_report`` prints it again at the end."""
         text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
         console.print_note(self.write_outcome(error=" ".join(text.split())).failure_message)
 
@@ -316,7 +321,10 @@ def list_typed_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]
 
 
 def _format_setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
-    """Format the value that a key has in a job. The value of a group is the option that was chosen."""
+    """Format the value that ``key`` has in a job. For a group this is the option that was chosen.
+
+    ``text`` is the value as the user typed it, which is returned if the value cannot be found.
+    """
     if key in choices:
         return format_parameter(choices[key])
     with suppress(OmegaConfBaseException):  # the job itself says why a value cannot be found
@@ -354,7 +362,7 @@ def run_sweep_job(application: Application, launch: Launch, cfg: DictConfig) -> 
 
 
 def _build_result_columns(jobs: Sequence[Job]) -> list[ResultColumn]:
-    """Build the columns with the results of all jobs. Where a job lacks a column, its texts are empty."""
+    """Build the columns with the results of all jobs. Where a job has no value for a column, its cells are empty."""
     columns_of_jobs = [{column.heading: column for column in job.columns} for job in jobs]
     forms = {heading: column for columns in columns_of_jobs for heading, column in columns.items()}
     return [

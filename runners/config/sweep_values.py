@@ -24,13 +24,16 @@ MAX_CHECKED_TEXTS = 40  # values of a key, numbers excepted, to check before the
 
 
 def parse_overrides(texts: Iterable[str]) -> list[Override]:
-    """Parse overrides. If Hydra is initialised, they may stand for a group's options, as ``rules=glob(*)`` does."""
+    """Parse overrides. Once Hydra is initialised, they may refer to a group's options, as in ``rules=glob(*)``."""
     hydra = GlobalHydra.instance()
     return OverridesParser.create(hydra.config_loader() if hydra.is_initialized() else None).parse_overrides([*texts])
 
 
 def keep_first_value(override: Override) -> str:
-    """Return an override, as text, with only the first of its values. Raises ``RequestError`` if it has no value."""
+    """Return an override as a string in which only the first of its values remains.
+
+    Raises ``RequestError`` if it has no value.
+    """
     if not override.is_sweep_override():
         return str(override.input_line)
     value = override.value()
@@ -41,7 +44,7 @@ def keep_first_value(override: Override) -> str:
 
 
 def keep_first_values(overrides: Sequence[Override]) -> list[str]:
-    """Return each override, as text, with only the first of its values.
+    """Return each override as a string in which only the first of its values remains.
 
     If a key occurs twice, the last override is kept.
     """
@@ -49,14 +52,14 @@ def keep_first_values(overrides: Sequence[Override]) -> list[str]:
 
 
 def split_sweep_override(override: Override) -> list[str]:
-    """Return one override, as text, for each value of a sweep, in the order of the jobs."""
+    """Return, as strings, an override for each value that ``override`` lists, in the order of the jobs."""
     if override.is_sweep_override():
         return [f"{override.get_key_element()}={text}" for text in _format_values(override)]
     return [f"{override.get_key_element()}={override.get_value_element_as_str()}"]
 
 
 def _format_values(override: Override) -> Iterator[str]:
-    """Yield the values of a sweep as texts.
+    """Yield the values of a sweep as strings.
 
     They are quoted where necessary, because names from ``glob`` may contain characters that Hydra does not accept.
     """
@@ -68,8 +71,9 @@ def compose_other_configs(
 ) -> Iterator[DictConfig]:
     """Yield the first job's configuration with one value changed, once for each other value that must be checked.
 
-    Among numbers, only the smallest and the largest are checked, because a number can only be out of range. Among
-    texts, the first ``MAX_CHECKED_TEXTS`` are checked, and of a group all options.
+    Of a key's numbers only the smallest and the largest are checked, because a number can only be out of range. Of its
+    strings only the first ``MAX_CHECKED_TEXTS`` are checked, unless they are the options of a group: these are all
+    checked.
     """
     for override in {override.get_key_element(): override for override in overrides}.values():
         if not override.is_discrete_sweep():
@@ -90,10 +94,10 @@ def compose_other_configs(
 
 
 def _select_values_to_check(values: Iterable[Any], keep_all_texts: bool) -> list[str]:
-    """Select the values that are checked on behalf of all values, as texts.
+    """Select a representative sample of the values to check, and return it as strings.
 
-    They are the smallest and the largest number, and the first ``MAX_CHECKED_TEXTS`` texts, or all texts with
-    ``keep_all_texts``.
+    The sample has the smallest and the largest integer, the smallest and the largest float, and the first
+    ``MAX_CHECKED_TEXTS`` of the other values, or all of these with ``keep_all_texts``.
     """
     numbers: dict[type, list[float]] = {int: [], float: []}
     texts: dict[str, None] = {}
@@ -112,7 +116,7 @@ def _select_values_to_check(values: Iterable[Any], keep_all_texts: bool) -> list
 
 
 def _replace_value(first_config: DictConfig, setting: str) -> DictConfig:
-    """Return a copy of the first job's configuration with one key set to another value, as Hydra would set it."""
+    """Return a copy of the first job's configuration, changed as Hydra would change it by the override ``setting``."""
     (override,) = parse_overrides([setting])
     cfg = copy.deepcopy(first_config)
     OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)

@@ -63,7 +63,7 @@ def list_user_folders() -> list[str]:
 
 @contextmanager
 def use_config_dir(folder: Path | None) -> Iterator[None]:
-    """Also read configurations from ``folder`` inside the context, unless it is None.
+    """Inside the context, also read configurations from ``folder``, unless it is None.
 
     Raises ``RequestError`` for a path that is not a folder.
     """
@@ -73,7 +73,7 @@ def use_config_dir(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def search_user_folders(folders: Sequence[Path]) -> Iterator[None]:
-    """Let Hydra find yamls, and Python modules, in ``folders`` too, inside the context.
+    """Inside the context, let Hydra search ``folders`` for yamls too, and let Python search them for modules.
 
     Raises ``RequestError`` for a path that is not a folder.
     """
@@ -209,7 +209,8 @@ def _list_sources() -> list[ConfigSource]:
 def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
     """Convert a mapping node to plain values.
 
-    If ``resolve`` is true, interpolations are replaced by the values to which they refer.
+    The dotted paths of shipped classes are replaced by their identities, and their keys ``id`` are left out. If
+    ``resolve`` is true, interpolations are replaced by the values to which they refer.
     """
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities_without_id_keys(values))
@@ -221,7 +222,7 @@ def select_parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the paths of the files and folders that an agent's yaml lists under ``files``, by name.
+    """Return the files and folders that an agent's yaml lists under ``files``, as a dictionary from name to path.
 
     A name is a path relative to the folder that contains ``agent/``. Raises ``RequestError`` for a value that is not a
     list of paths, and for a path that does not exist or leads out of that folder.

@@ -65,9 +65,9 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
         return self.build_counting_worker([])
 
     def build_counting_worker(self, game_counts: list[int]) -> Worker[Chunk[AnnotationExtent], AnnotationSummary]:
-        """Build a worker that appends to ``game_counts`` the number of games judged since it last appended a number.
+        """Build a worker that reports its progress in ``game_counts``, even in the middle of a chunk.
 
-        The worker does so even in the middle of a chunk.
+        From time to time, the worker appends the number of games that it has judged since it last appended a number.
         """
         settings = AnnotationOptions(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = Annotator(ArchiveStore.open(parse_location(self.root)), settings)
@@ -87,7 +87,7 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
 ) -> str:
-    """Judge all decisions that are not judged yet, in each file that holds a game that meets the filter.
+    """Judge the decisions that are not judged yet in all files that hold a game selected by ``game_filter``.
 
     Returns a sentence on what was judged, for the terminal. Raises ``RequestError`` for an unknown run, and for a
     condition that no game meets. If a signal stops the work, ``typer.Exit`` is raised; the decisions judged until then
@@ -135,9 +135,9 @@ def annotate_games(
 
 
 def _build_file_filter(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
-    """Build a predicate that tells whether a file holds a game that meets the condition.
+    """Build a predicate that returns whether a file holds a game that meets the condition ``where``.
 
-    The arguments of the predicate are the id of a run and the range of a file.
+    The arguments of the predicate are the id of a run and the range of a file. Without ``where``, it is always True.
     """
     if where is None:
         return lambda _run_id, _games: True
@@ -175,7 +175,7 @@ def format_run_and_archive_options(root: PurePath, run_ids: Sequence[str]) -> st
 def output_mistakes(
     root: PurePath, max_positions: int, output: TableOutput = TERMINAL_OUTPUT, **games: Unpack[GameFilters]
 ) -> None:
-    """Print or write the regret of each agent and the worst mistakes, in at most ``max_positions`` positions.
+    """Print or write the regret of each agent, and the worst mistakes in at most ``max_positions`` positions.
 
     Raises ``RequestError`` if no games are annotated; the message contains the command that annotates them.
     """

@@ -57,7 +57,10 @@ def describe_miss_rate(puzzle: Puzzle) -> str:
 
 
 def describe_whether_turn_is_right(puzzle: Puzzle, game_after: Game) -> str:
-    """Describe in one sentence whether the turn that led to ``game_after`` is right; this needs no search."""
+    """Describe in one sentence whether the turn that led to ``game_after`` is right.
+
+    No search is needed, because a puzzle knows its right turn.
+    """
     gift = "" if game_after.hand == NONE else format_piece(game_after.hand)
     turn = f"{format_cell(game_after.plies[-1][1])} {gift}".strip()
     if is_right_turn(puzzle, game_after):
@@ -142,7 +145,10 @@ class PuzzleDialogue:
                 return
 
     def _try_to_finish_puzzle(self, puzzle: Puzzle, heading: str) -> bool:
-        """Ask until the person solves the puzzle, asks for the answer or leaves; return False if the person leaves."""
+        """Ask for a turn until the puzzle is finished, and return True; return False if the person leaves.
+
+        A puzzle is finished when the person finds the right turn or asks for the answer.
+        """
         start = game = game_from_position(puzzle.position, self._rules[puzzle.rules])
         self._screen.show_game(start, [f"{heading} {describe_task(puzzle)}"])
         tries = 0

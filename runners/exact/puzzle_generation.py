@@ -137,10 +137,10 @@ def _measure_panel_miss_rates(
     options: PuzzleOptions,
     progress: Callable[[int], None],
 ) -> NDArray[np.float64]:
-    """Measure the share of tries, from 0 to 1, in which agents of the panel miss the only good turn.
+    """Measure how often the agents of ``AGENT_PANEL`` miss the only good turn of each position.
 
-    Returns the share for each of the ``P`` positions, [P]. ``progress`` is called with the number of turns taken since
-    the last call.
+    Returns, for each of the ``P`` positions, the share of tries in which the turn was missed, from 0 to 1, [P].
+    ``progress`` is called with the number of turns taken since the last call.
     """
     judge_options = JudgeOptions(TRIES, games=0, seed=options.seed, threads=options.threads)
     batch = Batch.from_positions([position for position, _ in solved])

@@ -57,14 +57,14 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """The parts that an answer has in addition to the value of the position."""
+    """The parts of an answer that are requested in addition to the value of the position."""
 
     turns: bool = True
     distance: bool = True
 
 
 class SolveRequest(NamedTuple):
-    """A position to solve, in which the game is not over, and its rules."""
+    """A position to solve and its rules. The game is not over in this position."""
 
     position: PackedPosition
     rules: Rules
@@ -224,7 +224,8 @@ def format_json_line(content: Mapping[str, Any]) -> str:
 def find_whole_game_rules_name(position: str | None, file: Path | None, game: bool, rules: str | None) -> str | None:
     """Return the name of the rules if the whole game is to be solved, or None if positions are to be solved.
 
-    Raises ``RequestError`` unless the user has named exactly one thing to solve.
+    Raises ``RequestError`` unless the user named exactly one of these: a position, a file of positions or the whole
+    game. It is also raised if rules are given with positions, which name their rules themselves.
     """
     if position is not None and position.startswith("rules="):
         rules, position = position.removeprefix("rules="), None
@@ -352,10 +353,11 @@ def build_turns_table(request: SolveRequest, solution: Solution) -> Table:
 
 
 def cell_sort_key(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
-    """Return a key that sorts cells from best to worst, given the turns on one cell.
+    """Return a key that sorts cells from best to worst. ``turns`` are all turns on one cell.
 
-    Cells are compared by their best value, then by the soonest win or the latest loss, then by the number of turns that
-    have this value.
+    Cells are compared by the best value of a turn. If these are equal, the cell with the sooner win or the later loss
+    comes first. Among cells that are still equal, except for lost ones, the cell with more turns of the best value
+    comes first.
     """
     best = max(turn.value for turn in turns)
     distances = [turn.distance or 0 for turn in turns if turn.value == best]

@@ -43,8 +43,8 @@ POLL_SECONDS = 0.1
 def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue an interrupted build, and print its size; return the exit code.
 
-    If the build is interrupted, a note shows how to continue it; ``command`` has the arguments for that. Raises
-    ``RequestError`` for a tablebase that cannot be built, for example because there is too little memory.
+    ``command`` is the user's command line without the program; if the build is interrupted, a note says to run it
+    again. Raises ``RequestError`` for a tablebase that cannot be built, for example because there is too little memory.
     """
     tables = executor.count_processes_using_local_memory(request.threads)
     tablebase_build.check_build(request, available_megabytes(), tables)
@@ -76,8 +76,9 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
 def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
     """Check a tablebase, or all tablebases if ``file`` is None, and print the problems; return the exit code.
 
-    The exit code is 1 if there are problems, otherwise 0. ``sample`` positions are solved again. Raises
-    ``RequestError`` if the file does not exist.
+    The exit code is 1 if there are problems, otherwise 0. For each tablebase, ``sample`` of its boards with the most
+    pieces are drawn at random and solved again, with a table of ``megabytes`` MiB. Raises ``RequestError`` if the file
+    does not exist.
     """
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
@@ -137,7 +138,7 @@ def _build_layers_table(card: TablebaseCard) -> Table:
 
 
 def print_perft(rules: str, plies: int) -> None:
-    """Print the exact numbers of positions at each ply up to ``plies``, under the rules with the name ``rules``."""
+    """Print exact counts of games and canonical boards at each ply up to ``plies``, under the rules named ``rules``."""
     layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
@@ -187,7 +188,10 @@ def solve_chunks(chunk_store: ChunkStore, executor: Executor, threads: int, stop
 
 @contextmanager
 def _forward_stop(solver: Solver, stop: StopSignal) -> Iterator[None]:
-    """Stop the solver as soon as ``stop`` is set inside the context, because a single search may take long."""
+    """Stop the solver when ``stop`` is set while the context's body runs.
+
+    The body alone would notice ``stop`` too late, because a single search may take long.
+    """
     context_closed = threading.Event()
 
     def stop_solver_when_set() -> None:

@@ -63,9 +63,10 @@ shows how to judge a policy of your own.
 
 
 def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
-    """Judge agents, print or write the verdicts or the leaderboard page, and return the exit code.
+    """Judge agents, output the result, and return the exit code.
 
-    The page is written if ``page_file`` is given.
+    If ``page_file`` is given, the leaderboard page is written to it. Otherwise, the verdicts are printed or written as
+    ``table`` says.
     """
     with stop_on_signal_then_force_exit() as stop:
         judged = judge_agents(request, options, stop)
@@ -103,7 +104,11 @@ def build_frame_by_kind_and_pieces(verdicts: Sequence[AgentVerdict]) -> pl.DataF
 
 
 def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
-    """Print a table with a row for each agent, then a table of their decisions by number of pieces on the board."""
+    """Print a table with a row for each agent, then a table of their decisions by number of pieces on the board.
+
+    With ``wide``, all columns are kept even if they do not fit the terminal. None means that the command has no such
+    option.
+    """
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
@@ -137,7 +142,10 @@ def sort_by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
 
 
 def _select_totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
-    """Select a row for each agent, with the figures for all its decisions of ``kind``; null if the agent made none."""
+    """Select a row for each agent: the figures for all its decisions of ``kind``.
+
+    If an agent made no such decision, its row holds nulls.
+    """
     is_total = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
     totals = (verdict.figures.filter(is_total) for verdict in verdicts)
     return pl.concat(rows if len(rows) else rows.clear(1) for rows in totals)
@@ -202,7 +210,10 @@ def render_markdown_leaderboard(judged: Verdicts, options: JudgeOptions, command
 
 
 def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
-    """Return the size in bytes of the policy, tablebase and files that an agent plays by, or None without any."""
+    """Return the total size, in bytes, of the policy, tablebase and files by which an agent plays.
+
+    The result is None if the agent has none of these.
+    """
     sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
     if agent.policy_id is not None:
         card = load_card(ArchiveStore.open(root), agent.policy_id)
@@ -212,7 +223,7 @@ def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> i
 
 
 def list_policy_commands(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
-    """List the commands that made the agents' policies, without repetition.
+    """List the commands that made the agents' policies, each of them once.
 
     The commands that played the games from which policies were derived come first, then the commands that derived or
     trained the policies.

@@ -106,7 +106,7 @@ def _build_agent_by_name(name: str, root: PurePath, cards: Sequence[PolicyCard])
 
 
 def _build_policy_agent(policy: str, root: PurePath) -> AgentSpec:
-    """Build the specification of the agent that plays by a policy, given by name or id."""
+    """Build the specification of the agent that plays by ``policy``, which is the name or the id of a policy."""
     return agent_from_entry({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
@@ -126,7 +126,7 @@ def _list_agents_without_missing_policy(rules: Rules) -> list[AgentSpec]:
 
 
 class JudgeOptions(NamedTuple):
-    """The numbers of turns and games on which a judgement rests, its seed, and the number of threads."""
+    """The options of a judgement: the numbers of turns and games, the seed, and the number of threads."""
 
     turns_per_position: int = 4  # turns in each position, each with randomness of its own
     games: int = 200  # against the oracle; 0: none
@@ -157,7 +157,7 @@ class Verdicts(NamedTuple):
 
 
 class _TurnChunk(NamedTuple):
-    """The request for one turn in each of several positions: the number of the turn, and the rows of the positions."""
+    """A request for one turn in each of several positions."""
 
     turn_number: int
     rows: slice
@@ -197,7 +197,11 @@ class TurnCollector:
         self._clock = time.perf_counter if remote else time.thread_time
 
     def list_chunks_turn_by_turn(self, turns_per_position: int) -> Iterator[_TurnChunk]:
-        """Return an iterator over the chunks of a judgement: one turn in every position, then a second, and so on."""
+        """Return an iterator over the chunks of a judgement.
+
+        A chunk asks for one turn in each of its positions. First come the chunks that ask for turn 0, then those for
+        turn 1, and so on.
+        """
         words, size = self.guarded.game_words, len(self._positions.hand)
         max_positions = min(CHUNK_POSITIONS, max(1, GAME_MEMORY_BYTES // (8 * words))) if words else CHUNK_POSITIONS
         return (
@@ -342,7 +346,7 @@ def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.E
 
 
 def _load_positions(request: JudgeRequest) -> PositionSet:
-    """Load the set of positions in which agents are judged: from the request's file, or else the set that ships.
+    """Load the positions in which agents are judged, from the request's file or, without a file, from the shipped set.
 
     Raises ``RequestError`` if the file has positions of other rules than the request.
     """
@@ -356,7 +360,7 @@ def _load_positions(request: JudgeRequest) -> PositionSet:
 
 
 class PositionSetOptions(NamedTuple):
-    """The positions to draw, and the threads and memory to solve them with."""
+    """The options of a position set: the positions to draw, and the threads and the memory for solving them."""
 
     rules: Rules
     positions_per_source: int = 500  # of each source and number of pieces, at most
@@ -394,7 +398,10 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
 
 
 def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
-    """Draw a set of positions, solve these positions, and write them to ``path``, which the caller has checked."""
+    """Draw positions at random, solve them, and write them as a position set to ``path``.
+
+    The caller has checked ``path``.
+    """
     frame = build_position_frame(ArchiveStore.open(root), options)
     content = encode_position_set(
         frame, build_origin_without_digest(options.rules, options.seed, options.positions_per_source)

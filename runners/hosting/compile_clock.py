@@ -29,7 +29,8 @@ CLOCK_RECORD = struct.Struct("=dd")
 class CompileClock:
     """A clock of the time that one process spends compiling.
 
-    The time is kept in an unnamed temporary file, which the process shares with the process that waits for it.
+    The time is kept in an unnamed temporary file. The process that compiles and the process that waits for its turns
+    share this file.
     """
 
     def __init__(self) -> None:
@@ -92,10 +93,10 @@ def get_process_clock() -> CompileClock:
 
 
 def load_view_kernels(rules: Rules, for_batches: bool) -> None:
-    """Load the compiled methods with which agents query positions or batches, before turns are timed.
+    """Load the compiled methods that an agent calls on its positions, so that they are ready before turns are timed.
 
-    Reading the kernels from the cache and importing the compiler take time that the clock does not measure. The agent
-    queries whole batches if ``for_batches`` is true, or else single positions.
+    Reading the kernels from the cache and importing the compiler take time that the clock does not measure. With
+    ``for_batches``, the methods of ``BatchView`` are loaded, otherwise those of ``Position``.
     """
     view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else Position(EMPTY, rules)
     view.winning_cells(0)
@@ -103,10 +104,10 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 
 
 def build_monotonic_deadline_function(seconds: float, compile_clock: CompileClock | None) -> Callable[[], float]:
-    """Return a function that returns the current deadline for a response, as a time of ``time.monotonic``.
+    """Return a function that computes the current deadline of a response, as a time of ``time.monotonic``.
 
-    The response may take ``seconds``, not counting the time that the process of ``compile_clock`` spends compiling.
-    Without a clock, all time counts.
+    The response may take ``seconds`` from now. The time that the process of ``compile_clock`` spends compiling
+    meanwhile is added to the deadline; without a clock, the deadline is fixed.
     """
     end, start_seconds = time.monotonic() + seconds, compile_clock.read_seconds() if compile_clock else 0.0
     return lambda: end + (compile_clock.read_seconds() - start_seconds if compile_clock else 0.0)

@@ -94,7 +94,7 @@ class Fault:
 
 
 class GuardedAgent:
-    """An agent with its label, shared by all threads.
+    """An agent and its label, with guards against its failures; all threads share this object.
 
     It builds the agent's players, requests their turns, and turns failures into forfeits.
     """
@@ -216,7 +216,10 @@ class GuardedAgent:
     def _fill_in_failures(
         self, turns_error: SomeTurnsFailedError, batch: Batch, on_error: ErrorCallback | None
     ) -> Turns:
-        """Return the turns of a batch, with ``ERROR_CELL`` or ``LATE_CELL`` for each turn that failed."""
+        """Record the failures in ``turns_error``, and return its turns.
+
+        The cell of each turn that failed is ``ERROR_CELL`` or ``LATE_CELL``.
+        """
         for i, error in turns_error.failures.items():
             turns_error.turns.cells[i], turns_error.turns.gifts[i] = (
                 self._record_and_encode_failure(error, batch.position(i), on_error),
@@ -250,7 +253,7 @@ class GuardedAgent:
         return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
 
     def _record_fault(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
-        """Count a fault, and log it if it is the first of its kind and few kinds have occurred.
+        """Count a fault; if it is the first of its ``kind``, also log it, unless many kinds have been logged already.
 
         If ``error`` is given, it is logged with its traceback.
         """
@@ -284,7 +287,7 @@ class GuardedAgent:
     ) -> None:
         """Log an illegal turn, unless an illegal turn of the agent was logged before.
 
-        The number of illegal turns is left to ``add_illegal_turn``.
+        The turn is not counted here, but by ``add_illegal_turn``.
 
         Args:
             player: The player that chose the turn.
@@ -347,7 +350,7 @@ class GuardedAgent:
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:
-        """Return the agent's games, faults and remarks since the last call.
+        """Return the numbers of the agent's games and faults since the last call, and the remarks of its players.
 
         They are JSON values, which can be sent to another process.
         """
@@ -372,7 +375,7 @@ class GuardedAgent:
         return {name: value for name, value in misbehaviour.items() if value}
 
     def add_misbehaviour(self, misbehaviour: Misbehaviour) -> None:
-        """Add the games, faults and remarks that another process reports about the same agent."""
+        """Add the misbehaviour of the same agent in another process, where ``take_new_misbehaviour`` returned it."""
         self.add_game_counts(misbehaviour.get("games", 0), misbehaviour.get("forfeits", 0))
         with self._lock:
             for kind, fault in misbehaviour.get("faults", {}).items():

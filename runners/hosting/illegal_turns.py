@@ -11,7 +11,7 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 
 
 class IllegalTurnReport(NamedTuple):
-    """An illegal answer with the reason why it is illegal, and the lines of a report about it."""
+    """An illegal answer together with the reason why it is illegal, and the full report about it in several lines."""
 
     answer: str
     lines: str
@@ -20,7 +20,7 @@ class IllegalTurnReport(NamedTuple):
 def describe_illegal_turn(
     position: PackedPosition, turn: tuple[int, int], rules: Rules, names_only: bool
 ) -> IllegalTurnReport:
-    """Describe what is wrong with an illegal turn; the report also shows the position and the legal turns.
+    """Describe why a turn is illegal, in a report that also shows the position and lists the legal cells and pieces.
 
     With ``names_only``, cells and pieces are written by their names, ``b1`` and ``A``, without the numbers that Python
     agents use.
@@ -53,8 +53,8 @@ def format_turn(turn: tuple[int, int]) -> str:
 def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules: Rules) -> str:
     """Return the reasons why a turn is illegal, or "" if it is legal.
 
-    The cell and the piece of the turn are valid numbers or NONE. Whether the placement wins is not checked, although
-    any piece may be given after a winning placement.
+    The turn must consist of numbers of a cell and a piece, or NONE. A gift that is not available is reported even if
+    the placement wins, although any gift is legal then.
     """
     cell, gift = turn
     faults = []
@@ -73,9 +73,10 @@ def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules:
 
 
 def _describe_wrong_numbers(turn: tuple[int, int], free_cells: list[int] | None, remaining_pieces: list[int]) -> str:
-    """Describe which numbers of a turn do not stand for an empty cell or a remaining piece, or return "" if both do.
+    """Say whether the cell or the gift of a turn, or both, are unavailable; return "" if neither is.
 
-    ``free_cells`` is None if the turn needs no cell.
+    The cell must be in ``free_cells`` and the gift in ``remaining_pieces``. ``free_cells`` is None if the turn needs no
+    cell.
     """
     cell, gift = turn
     faults = []

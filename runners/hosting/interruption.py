@@ -188,8 +188,8 @@ def prevent_exit_on_signals() -> Iterator[None]:
 def exit_on_interrupt() -> Iterator[None]:
     """End the program with ``exit_code`` if a signal asks it to end while the context lasts.
 
-    The context surrounds a whole program. The program ends by ``SystemExit``, or at once if a thread that nobody waits
-    for is still running.
+    This is meant to surround a whole program. The program ends by ``SystemExit``, or at once if a thread that nobody
+    waits for is still running.
     """
     _request.reset_and_note_terminals()
     raiser, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
@@ -248,7 +248,10 @@ class _InterruptRaiser:
         raise KeyboardInterrupt
 
     def _can_postpone(self, signal_number: int) -> bool:
-        """Return whether a signal may wait until an import ends: all signals may, except a person's second Ctrl-C."""
+        """Return whether a signal may wait until an import ends.
+
+        Every signal may, except a person's second Ctrl-C.
+        """
         return signal_number in TERMINATION_SIGNALS or self._import is None or not self._import.is_alive()
 
     def _start_timer(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> threading.Timer:

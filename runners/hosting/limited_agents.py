@@ -145,14 +145,14 @@ class IsolatedAgent:
 
 
 class IsolatedPlayer(PythonPlayer):
-    """A player with a subprocess for each thread that requests turns at the same time.
+    """A player with as many subprocesses as there are threads that request turns concurrently.
 
     If a subprocess dies, the game in which its turn was due is forfeited. A subprocess that is late or writes invalid
     data is ended. In either case, a new subprocess replaces it and builds the agent again.
     """
 
     def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
-        """Start a first subprocess. Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
+        """Start the first subprocess. Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
         super().__init__(None)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         if agent.facts.jitted:
@@ -163,7 +163,7 @@ class IsolatedPlayer(PythonPlayer):
         self.one_position_at_a_time = self._seconds is not None and not agent.facts.batches
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Return cells and gifts, and fill in ``evaluations``.
+        """Return the agent's cells [B] and gifts [B] for ``B`` positions, and fill in ``evaluations`` if given.
 
         Raises ``RemoteError``, ``SubprocessDiedError`` and ``TurnTimeoutError``.
         """
@@ -212,7 +212,10 @@ MAX_STUCK_TURNS = 4  # the most turns that go on after their time, because each 
 
 
 class TimedAgent:
-    """An agent whose turns may take ``seconds`` each. ``build_agent`` builds the agent that chooses them."""
+    """An agent with a time limit of ``seconds`` for each turn.
+
+    Another agent, which ``build_agent`` builds, chooses the turns.
+    """
 
     def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:
         self._build_agent, self._seconds = build_agent, seconds
@@ -257,7 +260,7 @@ class TimedPlayer(PythonPlayer):
         self._stuck_threads: list[_AgentThread] = []
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Return cells and gifts, and fill in ``evaluations``.
+        """Return the agent's cells [B] and gifts [B] for ``B`` positions, and fill in ``evaluations`` if given.
 
         Raises ``TurnTimeoutError``, ``StuckError`` and the exceptions of the agent.
         """
@@ -309,7 +312,7 @@ class _AgentThread:
     ) -> TurnResponse | None:
         """Return the agent's turns or the exception that it raised, or None if the turns take longer than ``seconds``.
 
-        After None, this thread must not be used again. ``evaluations`` is filled in along with the turns.
+        If this returns None, the thread must not be used again. ``evaluations`` is filled in along with the turns.
         """
         self._requests.put(
             (batch.copy(), Streams(rng.seeds.copy()), evaluations)

@@ -23,9 +23,9 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, has_finished_line_at
 
 
 class GameNumbers(NamedTuple):
-    """The numbers of the games in a batch.
+    """The numbers that identify the games of a batch within their run.
 
-    A batch consists of game 0 or of game 1 of each of several consecutive pairs.
+    A batch holds one game of each of several consecutive pairs: either game 0 of every pair, or game 1 of every pair.
     """
 
     run: int  # uint64: the run's word, see quarto.rng
@@ -43,9 +43,10 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 
 @inline_function
 def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
-    """Draw one opening into ``opening[:, :, pair]``, and return whether it leaves the game unfinished.
+    """Draw an opening into ``opening[:, :, pair]``, and return whether it leaves the game unfinished.
 
-    Drawing stops as soon as a ply finishes a line.
+    ``source`` is the random stream of the pair; each ``attempt`` uses other words of it. If a ply finishes a line, the
+    attempt ends at once.
     """
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
@@ -66,9 +67,9 @@ def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: 
 def draw_openings(seed: int, first_pair: int, rules: Any, openings: Any) -> None:
     """Draw the imposed plies of consecutive pairs into ``openings``: [2, K, pairs] int8, pieces then cells.
 
-    Openings are uniformly distributed over all ways to play K plies without finishing a line, because an attempt that
-    finishes one is drawn again. The random stream depends only on the number of the pair, so every pairing of a run
-    gets the same openings.
+    An attempt that finishes a line is drawn again, so openings are uniformly distributed over all ways to play K plies
+    without finishing a line. The random stream depends only on the seed and the number of the pair, so every pairing of
+    a run gets the same openings.
     """
     for pair in range(openings.shape[2]):
         source = stream(seed, first_pair + pair, OPENING_STREAM)
@@ -107,8 +108,8 @@ def set_up_and_count_games(numbers: GameNumbers, openings: Any, state: Lockstep,
 def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
     """Hand over the gifts that were just chosen for the first ply after the opening, and return how many games go on.
 
-    An illegal gift is attributed to the preceding ply, on which its giver placed or, in the first ply of a game, would
-    have placed.
+    ``size`` is the number of games before. An illegal gift counts as a fault in the preceding ply, because that is
+    where its giver placed, or would have placed if the game did not begin with this gift.
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):
@@ -128,7 +129,7 @@ def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int
 
 @kernel(types.int64(LOCKSTEP_TYPE, GAMES_TYPE, RULES_TYPE, types.int64, types.int64))
 def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
-    """Play the turns that were just chosen, and return how many games go on.
+    """Play the turns that were just chosen in ``size`` games, and return how many games go on.
 
     Each placement is made and recorded; then the game ends, or the gift is handed over. Whether a game ends is
     unpredictable, so no branch depends on it. Every game is written to the next free index, which is advanced only if
@@ -162,7 +163,10 @@ def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply:
 
 @kernel(types.void(GAMES_TYPE, types.int64, types.int64))
 def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
-    """Write the length, ending and winner of game ``game_in_pair`` (0 or 1) of each pair, once all games are over."""
+    """Write the length, ending and winner of game ``game_in_pair`` (0 or 1) of each pair, once all games are over.
+
+    ``games_a_pair`` is the number of columns of ``games`` that each pair takes, 1 or 2.
+    """
     for slot in range(game_in_pair, games.plies.shape[0], games_a_pair):
         ply, last = games.ending[slot] >> 2, games.ending[slot] & 3
         won, legal = (last & WON) != 0, (last & LEGAL) != 0
@@ -194,6 +198,7 @@ def play_to_end(
 ) -> None:
     """Play until all games that ``set_up_and_count_games`` has set up have ended.
 
+    ``turn_0`` and ``agent_0`` take the turns of seat 0, ``turn_1`` and ``agent_1`` those of seat 1.
     ``opening_plies_and_size`` is (number of imposed plies, number of games).
     """
     opening, size = opening_plies_and_size

@@ -60,7 +60,7 @@ class Subprocess:
             variables: Additional environment variables.
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             is_quiet: Whether the process's output is dropped; otherwise it goes to standard error.
-            clock: Clock in which the process records its time of compiling. It is closed with the process.
+            clock: Clock in which the process records the time that it spends compiling. It is closed with the process.
 
         Raises:
             SubprocessDiedError: The process ended at once.
@@ -131,7 +131,7 @@ class Subprocess:
         raise RemoteError(details)
 
     def has_response(self, seconds: float | None) -> bool:
-        """Return whether a response begins, or the process ends, within ``seconds``.
+        """Wait at most ``seconds``, and return whether a response has begun or the process has ended.
 
         If ``seconds`` is None, wait until one of the two happens.
         """
@@ -147,9 +147,9 @@ class Subprocess:
         return self._process.pid
 
     def stop(self) -> None:
-        """Kill the process and its children at once, because they have nothing to lose, and close the pipes.
+        """Kill the process and its children, and close the pipes. Calling this again is harmless.
 
-        Calling this again is harmless.
+        The process gets no time to end by itself, because it has no data that could be lost.
         """
         self._process.stop()
         self._close_pipes_and_clock()

@@ -37,7 +37,10 @@ HandlerFactory = Callable[[Any, bytes], Handler]
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:
-    """Write a message to a pipe. Raises ``OSError`` if the pipe is closed."""
+    """Write a message to a pipe: ``kind`` (REQUEST, ANSWER or FAILURE), a JSON value, and bytes.
+
+    Raises ``OSError`` if the pipe is closed.
+    """
     text = json.dumps(value).encode()
     message = memoryview(HEADER.pack(kind, len(text), len(content)) + text + content)
     while message:
@@ -59,7 +62,7 @@ def _read_bytes(descriptor: int, length: int) -> bytes:
 def main() -> None:
     """Handle requests until the pipe through which they come is closed.
 
-    The first request builds the handler of all further requests.
+    The first request builds the handler, which then handles all further requests.
     """
     binding, factory_path, *pipes = sys.argv[1:]
     request_pipe, response_pipe = map(int, pipes)

@@ -69,12 +69,12 @@ class LimitedProcess:
         stdout: int | IO[bytes] = DEVNULL,
         stderr: int | IO[bytes] | None = DEVNULL,
     ) -> None:
-        """Start ``program`` with the argument for ``bind``, followed by ``arguments``.
+        """Start ``program`` with the argument that ``bind`` needs, followed by ``arguments``.
 
         Args:
             program: A program of this project, which must call ``bind``. ``start_command`` starts any other program.
             arguments: Further arguments of the program.
-            limits: Limits that the program applies itself, once it has imported what it needs.
+            limits: Limits that the program applies to itself, once it has imported what it needs.
             prefix: Beginning of the command, such as a sandbox that carries out the rest of it.
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             variables: Environment variables besides those of the run. The module path is the run's.
@@ -194,8 +194,8 @@ def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options:
     """Start any program within limits; ``options`` are the keyword arguments of ``LimitedProcess``.
 
     A Python process of this project is started first; it binds and limits itself, and then becomes the program. The
-    memory limit applies to the whole address space, because no library of this project takes a part of it. The program
-    gets the user's own PYTHONPATH, because it may be another Python.
+    memory limit applies to the whole address space, because none of it is taken by libraries of this project. The
+    program gets the user's own PYTHONPATH, because it may be another Python.
     """
     launcher = (sys.executable, "-P", "-m", "runners.hosting.subprocesses")
     return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
@@ -204,7 +204,7 @@ def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options:
 def read_command_output_until_limit(command: Sequence[str], seconds: float, limits: Limits) -> bytes:
     """Run a program, and return at most the first ``limits.output_bytes`` bytes of its standard output.
 
-    The program is ended after ``seconds``, or once it has written that many bytes.
+    The program is killed after ``seconds``, or once it has written that many bytes.
     """
     process = start_command(command, limits, stdout=PIPE)
     chunks, remaining_bytes, deadline = [], limits.output_bytes, time.monotonic() + seconds
@@ -277,8 +277,8 @@ def _format_module_path() -> str:
 def _block_signals() -> Iterator[None]:
     """Block signals that ask this process to end, while the context's body starts a subprocess.
 
-    The subprocess inherits the block and removes it in ``bind``. Without the block, a signal to all processes of a
-    service could end a subprocess before it is able to ignore such signals.
+    The subprocess inherits the block and removes it in ``bind``. Without the block, a signal that is sent to all
+    processes of a service could end the subprocess before it is able to ignore such signals.
     """
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *TERMINATION_SIGNALS))
     try:
@@ -293,9 +293,9 @@ def _block_signals() -> Iterator[None]:
 def bind(binding: str) -> Limits:
     """Bind this process to the run that started it, and return the limits that the run has set.
 
-    ``binding`` is the first argument of the process. Once it is bound, the process cannot outlive the run, and is the
-    first to be ended if memory runs out. It ignores signals that ask it to end, which may reach all processes of a
-    group or of a service, because the run ends its subprocesses itself.
+    ``binding`` is the first argument of the process. Once bound, the process cannot outlive the run, and the system
+    ends it before the run if memory runs out. It ignores signals that ask it to end, because they may be sent to all
+    processes of a group or of a service, and the run ends its subprocesses itself.
     """
     lifeline, *limits = json.loads(binding)
     _set_up_end_when_lifeline_closes(lifeline)
@@ -312,8 +312,9 @@ def bind(binding: str) -> Limits:
 def _set_up_end_when_lifeline_closes(lifeline: int) -> None:
     """End this process, and its group if it leads one, when the other end of the pipe ``lifeline`` is closed.
 
-    Nothing is ever written to the pipe. When it is closed, the Linux kernel ends the group, whatever Python is doing.
-    Other kernels ignore this signal by default, so there Python's own handler ends the process.
+    Nothing is ever written to the pipe. When it is closed, the kernel sends the signal SIGIO, which ends the group on
+    Linux, whatever Python is doing. Other kernels ignore SIGIO by default, so there a handler in Python ends the
+    process.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL if sys.platform == "linux" else lambda *_: os._exit(1))
     is_group_leader = os.getpgrp() == os.getpid()
@@ -331,7 +332,10 @@ def _ignore_termination(*_: Any) -> None:
 
 
 def _restore_terminations_in_fork() -> None:
-    """Restore the default handlers in a fork of this process that an agent made, so that it can be terminated."""
+    """Restore the default signal handlers in a fork of this process, so that the fork can be terminated.
+
+    An agent may fork the process.
+    """
     for number in TERMINATION_SIGNALS:
         if signal.getsignal(number) is _ignore_termination:
             signal.signal(number, signal.SIG_DFL)

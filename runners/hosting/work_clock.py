@@ -17,7 +17,7 @@ _start_seconds = 0.0  # time that this process has spent on starting so far
 
 
 class WorkClock:
-    """A clock that measures the time in which this process or its workers have worked since its construction."""
+    """A clock that measures how long this process or its workers have worked since the clock was built."""
 
     def __init__(self) -> None:
         self._start = _read_seconds()
@@ -40,9 +40,10 @@ def _add_start_seconds(seconds: float) -> None:
 
 @contextmanager
 def exclude_from_work_clocks() -> Iterator[None]:
-    """Exclude the context's time from all work clocks, because the context starts something that the work needs.
+    """Exclude the time in this context from all work clocks. Contexts may be nested.
 
-    Contexts may be nested.
+    This is for starting something that the work needs, such as workers, which takes the same time for any amount of
+    work.
     """
     clock = WorkClock()
     try:
@@ -52,7 +53,7 @@ def exclude_from_work_clocks() -> Iterator[None]:
 
 
 class WorkerStart:
-    """The start of workers in other processes, which no clock counts.
+    """The time in which workers in other processes start, which no work clock counts.
 
     The start lasts from the construction of this object until the first worker begins to work.
     """
@@ -64,8 +65,8 @@ class WorkerStart:
     def exclude_wait_before_work(self, work_seconds: float) -> None:
         """Exclude from the work clocks the time until a worker began the work whose result has just arrived.
 
-        The work took ``work_seconds``, which must not include compiling or loading the task. A later result may show
-        that another worker began earlier; the excluded time is then corrected.
+        The work took ``work_seconds``, which must not include the time of compiling or of loading the task. If a later
+        result shows that another worker began earlier, the excluded time is corrected.
         """
         waiting_seconds = max(0.0, time.perf_counter() - work_seconds - self._since)
         if not self._is_known or waiting_seconds < self._excluded:

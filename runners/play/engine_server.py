@@ -29,7 +29,7 @@ PROTOCOL_VERSIONS = ("1",)
 
 @dataclass
 class EngineServer:
-    """The engine's side of a conversation, with the rules in use and the positions that wait for ``go``.
+    """An agent that answers as an engine, with the rules in use and the positions that wait for ``go``.
 
     Raises ``RequestError`` for an agent that cannot be built.
     """
@@ -107,7 +107,7 @@ class EngineServer:
         return position, seed
 
     def _answer_waiting_positions(self) -> Iterable[str]:
-        """Yield a line with the agent's turn, or with an error, for each waiting position.
+        """Yield one line for each waiting position: the agent's turn, or an error.
 
         The agent's randomness in a position depends on the position's seed.
         """
@@ -130,7 +130,7 @@ class EngineServer:
 
 
 def serve_engine(label: str, archive_root: PurePath) -> None:
-    """Speak the engine protocol over standard input and output, until the input ends or says ``quit``.
+    """Answer as an engine over standard input and output, until the input ends or a line says ``quit``.
 
     Raises ``RequestError`` for an agent that does not exist or cannot be built.
     """
@@ -140,7 +140,10 @@ def serve_engine(label: str, archive_root: PurePath) -> None:
 
 
 def converse(server: EngineServer, lines: Iterable[str], out: TextIO) -> None:
-    """Answer each line of the input until it ends or says ``quit``; an invalid line is answered with ``error``."""
+    """Write the answers to ``lines``, one line after the other, until they end or one says ``quit``.
+
+    An invalid line is answered with a line that begins with ``error``.
+    """
     for line in lines:
         try:
             out.writelines(f"{answer}\n" for answer in server.respond(line))

@@ -40,8 +40,8 @@ class Hint(NamedTuple):
 def find_hint(game: Game, seconds: float | None = None) -> Hint:
     """Return a hint for the next decision.
 
-    The hint is based on exact values if a search finds them within ``seconds`` (None: ``HINT_SECONDS``). Otherwise it
-    is based only on safe gifts, and says so.
+    If a search finds the exact values within ``seconds`` (None: ``HINT_SECONDS``), the hint is based on them. Otherwise
+    it is based only on safe gifts, and says so.
     """
     seconds = HINT_SECONDS if seconds is None else seconds
     view = Position(game.position, game.rules)
@@ -138,7 +138,7 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
 
 
 def _find_placement_hint(game: Game, view: Position, first_line: str, seconds: float) -> Hint:
-    """Return a hint for placing a piece in hand that cannot finish a line.
+    """Return a hint for placing the piece in hand, which must not be able to finish a line.
 
     ``first_line`` is the first line of the hint.
     """
@@ -167,10 +167,10 @@ def _find_placement_hint(game: Game, view: Position, first_line: str, seconds: f
 def _count_opponent_replies_with_safe_gift(view: Position) -> int:
     """Count the opponent's replies, each a placement and a gift, in which the gift is safe.
 
-    The count decides between turns in early positions, which cannot be solved in time. There, a turn that leaves the
-    opponent many safe replies gives up value less often than the turn with the most safe gifts. In the set of positions
-    that comes with this project, it does so in 17, 36 and 47 % of the positions with 5, 6 and 7 pieces on the board;
-    the other turn does so in 23, 39 and 58 %.
+    In early positions, which cannot be solved in time, the hint suggests the turn with the largest count. This turn
+    gives up value less often than the turn after whose placement the most gifts are safe: in the set of positions that
+    comes with this project, in 17, 36 and 47 % of the positions with 5, 6 and 7 pieces on the board, compared with 23,
+    39 and 58 %.
     """
     return sum(len(view.safe_gifts(cell)) for cell in view.free)
 
@@ -178,7 +178,7 @@ def _count_opponent_replies_with_safe_gift(view: Position) -> int:
 def _describe_safe_counts(counts: dict[int, int]) -> str:
     """Describe how many gifts are safe after a placement on each cell, with the largest number first.
 
-    ``counts`` holds this number for each cell.
+    ``counts`` maps each cell to this number.
     """
     groups: dict[int, list[int]] = {count: [] for count in sorted(counts.values(), reverse=True)}
     for cell, count in counts.items():
@@ -268,7 +268,7 @@ def _describe_mistake(review: GameReview, index: int, players: Participants) -> 
 
 
 def _format_better_choices(choices: tuple[Choice, ...]) -> str:
-    """Format the first ``MAX_CHOICES`` choices, and the number of choices that follow them."""
+    """Format the first ``MAX_CHOICES`` choices, followed by the number of choices that are left out."""
     texts = [_format_choice(choice) for choice in choices[:MAX_CHOICES]]
     more = len(choices) - len(texts)
     texts += [f"{more} more"] if more else []

@@ -33,7 +33,7 @@ LEVELS = (
 
 
 def find_level_agent(level_or_label: str) -> str:
-    """Return the label of the agent that plays at a level, such as ``"4"``; return any other text unchanged.
+    """Return the label of the agent at a level, given by its number as in ``"4"``; return any other text unchanged.
 
     Raises ``RequestError`` for a level that does not exist.
     """

@@ -28,7 +28,7 @@ def render_token(piece: int) -> str:
 
 
 def render_board(game: Game) -> list[str]:
-    """Render the board; ``>`` and ``<`` mark the last piece, ``=`` the pieces of a finished line."""
+    """Render the board, with ``>`` and ``<`` around the last piece, and ``=`` around each piece of a finished line."""
     line_cells = {cell for line in game.lines for cell in line}
     rows = ["  " + "".join(letter.center(CELL_WIDTH) for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):

@@ -26,7 +26,7 @@ MAX_ECHO = 200  # characters of a piped line that the output repeats
 
 
 class InputReader:
-    """A reader of lines from standard input that is not a terminal; Ctrl-C takes effect while it waits for a line."""
+    """A reader of lines from standard input, which Ctrl-C can interrupt while it waits for a line."""
 
     def __init__(self) -> None:
         self._unread_bytes = b""  # received, but not yet returned as lines
@@ -95,7 +95,7 @@ class Screen:
         return line
 
     def show_waiting(self, activity: str) -> AbstractContextManager[object]:
-        """Return a context manager that shows ``activity`` while it is open.
+        """Return a context manager that shows ``activity`` while its body is executed.
 
         ``activity`` is a sentence without its full stop.
         """
@@ -146,7 +146,7 @@ def build_screen(plain: bool) -> Screen:
 
 
 def _can_encode_pictures(encoding: str | None) -> bool:
-    """Return whether a character encoding contains the characters with which pictures are drawn."""
+    """Return whether a character encoding has all the characters with which pieces and boards are drawn."""
     try:
         "▞█•▸│".encode(encoding or "ascii")
     except UnicodeEncodeError:
@@ -241,7 +241,7 @@ def _render_cell(game: Game, cell: int, line_cells: Iterable[int], last_cell: in
 
 
 def render_pieces_left(game: Game) -> list[Text]:
-    """Render the pieces that are left, each in its fixed place, where pieces of a row or a column share attributes."""
+    """Render the remaining pieces in a fixed grid, in which the pieces of each row and column share attributes."""
     rows = [Text("pieces left", FAINT_STYLE)]
     for first in range(0, PIECES, SIDE):
         rows.append(Text())
@@ -297,8 +297,8 @@ def _render_token(piece: int) -> Text:
 def render_game(game: Game, size: ConsoleDimensions) -> list[Text]:
     """Render the game in the largest layout that fits the screen.
 
-    The largest layout has everything beside the board. Smaller layouts have some of it below the board, or use plain
-    characters.
+    In the largest layout, the remaining pieces and the piece in hand are beside the board. In smaller layouts, one or
+    both of them are below the board, and plain characters may replace pictures.
     """
     board, pieces_left = render_board(game), render_pieces_left(game)
     hand_lines = [Text(row) for row in plain_boards.render_hand_with_words_if_room(game, size.width)]

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class AgentFailedError(Exception):
-    """The error raised if an agent takes no turn.
+    """The error raised if an agent raises an exception or is late instead of taking its turn.
 
     The message says why, and ``ending`` is the index of the game's ending in ``ENDINGS``.
     """
@@ -59,7 +59,7 @@ class Opponent(Protocol):
     def take_turn(self, game: Game) -> tuple[int, int]:
         """Return the opponent's turn as a cell and a gift.
 
-        Raises ``AgentFailedError`` if the opponent takes no turn.
+        Raises ``AgentFailedError`` if the opponent fails to take its turn.
         """
         ...
 
@@ -143,7 +143,11 @@ class Session:
 
 
 def _play_steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
-    """Yield the game after each step of a turn; a gift after the end of the game is ignored."""
+    """Yield the game after each step of a turn.
+
+    The steps are the placement and the gift, or a whole ply if the mover chooses the piece. A gift after the end of the
+    game is ignored.
+    """
     if game.next_decision is NextDecision.PLY:
         yield game.play(gift, cell)
         return
@@ -162,7 +166,7 @@ AID_COMBINATIONS = ((), ("hint",), ("undo",), ("hint", "undo"))  # aids that a p
 
 
 def build_human_run_spec(rules: Rules, person_name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
-    """Build the spec of the run that holds a person's games against an agent in which the person has ``seat``.
+    """Build the spec of the run for a person's games against an agent; the person has ``seat`` in all of them.
 
     Raises ``RequestError`` for a name that cannot be part of a label.
     """
@@ -196,7 +200,7 @@ class LogEntry(NamedTuple):
 
 
 class Logbook:
-    """The log of a person's games in one run; if different code began that run, the games go to a new run."""
+    """The log of a person's games in one run; if that run was begun by different code, the games go to a new run."""
 
     def __init__(self, archive: ArchiveStore, spec: RunSpec, agent: Agent, command: str) -> None:
         self._archive = archive
@@ -227,7 +231,7 @@ class Logbook:
         """Log and index a finished game.
 
         The game gets ``game_number``, or the next free number if another process has used that number meanwhile. It is
-        indexed at once, because queries about positions need the index of all games.
+        indexed at once, because queries about positions are complete only if all games are indexed.
 
         Args:
             game: The finished game.

@@ -132,7 +132,10 @@ class LongTimeNotice:
         self._hint, self._read_seconds, self._is_due = fewer_games_hint, read_seconds, True
 
     def print_if_due(self, done_games: int, total_games: int) -> None:
-        """Print the note if the rest will take long at the pace so far; ``done_games`` games are done."""
+        """Print the note if, at the pace so far, the rest of ``total_games`` will take long.
+
+        ``done_games`` is the number of games that are done.
+        """
         seconds = self._read_seconds()
         if not (self._is_due and done_games and seconds >= MEASURED_SECONDS):
             return

@@ -57,8 +57,8 @@ class AgentsAndRules:
     def load_agent(self, label: str) -> AgentSpec:
         """Load the specification of the agent that a label describes.
 
-        Raises ``RequestError`` if the agent does not exist, or if it would run third-party code that is not allowed
-        here.
+        Raises ``RequestError`` if the agent does not exist, or if it would run third-party code that the server's
+        options do not allow.
         """
         self._check_agent_is_allowed(parse_label(label, "agent")[0])
         with self._open_configuration():
@@ -68,21 +68,21 @@ class AgentsAndRules:
 
     @cached_property
     def all_rules(self) -> dict[str, str]:
-        """A one-line description of each rule set by its name, with the classic rules first."""
+        """A mapping from the name of each rule set to its one-line description, with the classic rules first."""
         with self._open_configuration():
             comments = {name: read_option_comment("rules", name) for name in list_options("rules")}
         return dict(sorted(comments.items(), key=lambda item: (item[0] != "classic", item[0])))
 
     @cached_property
     def all_agents(self) -> dict[str, str]:
-        """A one-line description of each offered agent by its name."""
+        """A mapping from the name of each offered agent to its one-line description."""
         offered = self._offered_agents
         with self._open_configuration():
             return {name: read_option_comment("agent", name) for name in offered}
 
     @cached_property
     def _offered_agents(self) -> dict[str, dict[str, Any]]:
-        """The configuration of each offered agent by its name.
+        """A mapping from the name of each offered agent to its configuration.
 
         If other machines can connect to the server, agents with third-party code are left out.
         """
@@ -109,9 +109,10 @@ class AgentsAndRules:
         )
 
     def _check_agent_is_allowed(self, agent_name: str) -> None:
-        """Refuse an agent that is not offered, on a server to which other machines can connect.
+        """Raise ``RequestError`` if this server does not offer an agent and other machines can connect to the server.
 
-        Raises ``RequestError``, also if the agent does not exist. A server only for this machine refuses nothing here.
+        The error says whether the agent does not exist or runs third-party code. If only this machine can connect, any
+        name is accepted.
         """
         if agent_name in self._offered_agents or self._settings.local:
             return

@@ -27,7 +27,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
 
     @asynccontextmanager
     async def search_config_folder_and_close_site(_app: FastAPI) -> AsyncIterator[None]:
-        """Let Hydra and Python search the user's folder while the application runs, and close the site at its end."""
+        """Let Hydra and Python search the user's folder while the application runs; then close the site."""
         with search_user_folders([settings.config_dir] if settings.config_dir else []):
             yield
         site.close()

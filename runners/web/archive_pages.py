@@ -143,7 +143,7 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
 
 
 def _build_best_ranked_agents_view(ratings: Ratings | None, linkable_labels: Collection[str]) -> dict[str, Any]:
-    """Return the values for the list of the best-ranked agents, and the text that says which agents have a rank.
+    """Return the template values for the list of the best-ranked agents, with a note on which agents have a rank.
 
     ``linkable_labels`` are the labels of agents that have a page. If the ratings have several groups, the list is about
     the largest one.
@@ -254,7 +254,11 @@ def results_page(
     kind: str = "",
     ply: str = "",
 ) -> Response:
-    """Show a section of the report about the games of one run, or of all runs under the same rules."""
+    """Show a section of the report about the games of one run, or of all runs under the same rules.
+
+    ``trainings`` is ``yes``, ``no``, or "" for the default of the section. ``agent``, ``kind`` and ``ply`` limit the
+    list of mistakes, which only the section on mistakes has.
+    """
     run, rules = run.strip(), "" if run.strip() else rules or reader.default_rules
     with_trainings = trainings == "yes" if trainings else sections.counts_trainings(slug)
     game_filter = GameFilter(runs=parse_zero_or_one_run_id(run), rules=rules or None, trainings=with_trainings)

@@ -72,7 +72,7 @@ class ArchiveReader:
         self.snapshot = snapshot
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
-        """Return ``compute(opened, *arguments)``, computed at most once for each snapshot.
+        """Return ``compute(opened, *arguments)``, and keep the value for later requests to the same snapshot.
 
         ``opened`` is the archive, open in the state of the snapshot.
         """
@@ -95,7 +95,7 @@ class ArchiveReader:
 
     @property
     def default_rules(self) -> str:
-        """The name of the rules that a page shows unless the request names rules: the ones with the most games.
+        """The name of the rules that a page shows if the request names none: those with the most games.
 
         Raises ``FailureError`` if no record is readable.
         """
@@ -132,7 +132,7 @@ class ArchiveReader:
 
 
 def parse_number_or_default(text: str, default: int) -> int:
-    """Return the number in a form field, or ``default`` unless the text is a whole number of at most nine digits."""
+    """Parse a form field as a whole number of at most nine digits; return ``default`` for any other text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
 
 

@@ -82,7 +82,7 @@ class BackgroundJob:
         return 0.0 if self.started is None or self.is_preparing else time.monotonic() - self.started
 
     def restart_clock(self) -> None:
-        """Start to measure the time of the job anew, because the work so far was preparation, such as compiling."""
+        """Restart the clock of the job, because the work so far was preparation, such as compiling kernels."""
         self.started, self.is_preparing = time.monotonic(), False
 
     def add_stop_callback(self, callback: Callable[[], None]) -> None:
@@ -143,10 +143,11 @@ class BackgroundJob:
 class BackgroundPool:
     """A pool of threads that carry out background jobs, which are identified by keys.
 
-    At most ``threads`` jobs run at a time, at most ``max_waiting`` more may wait, and ``max_jobs`` are remembered. A
-    job that no page has requested for ``idle_seconds`` is stopped; None means no such limit. If ``low_priority`` is
-    true, the threads yield the processor to other work (on Linux only). ``unstoppable`` means that the work ignores
-    requests to stop; the thread of a job that is stopped as idle is then abandoned.
+    At most ``threads`` jobs run at a time, and at most ``max_waiting`` more may wait. If there are more than
+    ``max_jobs`` jobs, the pool forgets ended ones. A job that no page has requested for ``idle_seconds`` is stopped,
+    unless ``idle_seconds`` is None. If ``low_priority`` is true, the threads yield the processor to other work (on
+    Linux only). If ``unstoppable`` is true, the work ignores requests to stop, so the thread of a job that is stopped
+    as idle is abandoned.
     """
 
     def __init__(
@@ -183,11 +184,11 @@ class BackgroundPool:
     ) -> BackgroundJob:
         """Return the job with this key; start a new job if there is none or the old one must be replaced.
 
-        A stopped job is replaced if it was stopped for lack of requests, if ``max_seconds`` is longer than before, or
-        if ``restart_stopped`` is true. A job is also replaced if ``version``, the state of the job's subject, such as
-        an archive, has changed. However, a page that waits for the old job is first shown its result; otherwise,
-        queries about an archive that changes often would never be answered. Only one job of each ``owner`` runs at a
-        time.
+        A stopped job is replaced if it was stopped because no page requested it, if ``max_seconds`` is longer than
+        before, or if ``restart_stopped`` is true. A job is also replaced if ``version``, the state of the job's subject
+        (such as an archive), has changed. However, a page that waits for the old job is first shown its result;
+        otherwise, queries about an archive that changes often would never be answered. If ``owner`` is given, only one
+        job of this owner runs at a time.
 
         Raises ``BusyError`` if too many jobs are waiting.
         """
@@ -328,7 +329,11 @@ class BackgroundPool:
 
 
 def _can_restart(job: BackgroundJob, max_seconds: float, restart_stopped: bool) -> bool:
-    """Return whether a stopped job may be replaced by a new one."""
+    """Return whether a job was stopped and may be replaced by a new one.
+
+    It may be replaced if ``restart_stopped`` is true, if ``max_seconds`` is longer than the job's time limit, or if the
+    job was stopped because no page requested it.
+    """
     return job.stopped and (restart_stopped or job.seconds < max_seconds or job.reason == IDLE_REASON)
 
 

@@ -234,8 +234,8 @@ def parse_whole_number(values: Mapping[str, str], name: str, maximum: int = (1 <
 def check_decision_words(name: str, words: Sequence[str], max_words: int, *other_words: str) -> tuple[str, ...]:
     """Return the words as a tuple if each has the form of a decision or is one of ``other_words``.
 
-    Whether a decision is legal is not checked here. Raises ``RequestError``, whose message calls the value ``name``,
-    for a word with another form, and for more than ``max_words`` words.
+    Whether a decision is legal is not checked here. ``name`` is what error messages call the words. Raises
+    ``RequestError`` for a word with another form, and for more than ``max_words`` words.
     """
     if len(words) > max_words:
         raise RequestError(f"{name}: {format_count_with_noun(len(words), 'decision')} are more than a game has")

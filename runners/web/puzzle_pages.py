@@ -53,7 +53,7 @@ class PuzzleLine(AnalysisLine):
 
 
 def find_daily_puzzle_number(day: date) -> int:
-    """Return the number, from 1, of the puzzle of a day, which is an easy one under the classic rules."""
+    """Return the number, counted from 1, of the puzzle for a day: an easy puzzle under the classic rules."""
     easy_numbers = [
         number
         for number, puzzle in enumerate(load_shipped_puzzles(), 1)
@@ -124,7 +124,10 @@ def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = Fa
 
 
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
-    """Return the values that show whether a finished turn is right, and what the solver has found about it so far."""
+    """Return the template values that say whether a finished turn is right, and what the solver has found so far.
+
+    If ``is_answer_shown`` is true, the turn is the puzzle's solution, and the page says so instead of judging the turn.
+    """
     after, right = line.game, is_right_turn(puzzle, line.game)
     sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_whether_turn_is_right(puzzle, after)]
     if after.next_decision is NextDecision.NOTHING:
@@ -148,9 +151,10 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
 
 
 def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
-    """Return the jobs that search for the turns of a puzzle and for the replies to one turn; start them if needed.
+    """Return two jobs: the search for the turns in ``game_before``, and the search for the replies in ``game_after``.
 
-    If a search has failed, its exception is raised.
+    ``game_before`` is the game at the puzzle's position, and ``game_after`` the game after a turn. Jobs that do not
+    exist yet are started. If a search has failed, its exception is raised.
     """
     jobs = [search_service.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (game_before, game_after)]
     for job in jobs:

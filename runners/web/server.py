@@ -31,8 +31,8 @@ def serve(
 
     ``name`` is the person's name in logged games; None stands for the login name. ``command`` is what was typed or
     called, which logged games name. Raises ``RequestError`` if the address or the port cannot be used, or if
-    third-party agents would be trusted where other machines can connect. Raises ``MissingExtraError`` if the extra
-    ``web`` is not installed.
+    ``trust_agents`` is true although other machines can connect. Raises ``MissingExtraError`` if the extra ``web`` is
+    not installed.
     """
     with require_extra("web", "qarena serve"):
         import python_multipart  # noqa: F401  (which reads forms)

@@ -107,9 +107,9 @@ SECURITY_HEADERS = {
 
 
 def build_style_policy_headers(svg: str) -> dict[str, str]:
-    """Build the header of an SVG picture that forbids the picture to load anything.
+    """Build the header that forbids an SVG picture to load anything.
 
-    Only the picture's own style sheet is allowed, which the header identifies by its hash.
+    The only exception is the picture's own style sheet, which the header identifies by its hash.
     """
     style = svg.partition("<style>")[2].partition("</style>")[0]
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()

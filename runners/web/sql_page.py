@@ -146,7 +146,10 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
 
 
 def _find_wrong_word(error: str, question: str) -> str:
-    """Return the part of an SQL query that an error message quotes, so that the page can mark this part, or ""."""
+    """Return the part of an SQL query that an error message quotes; return "" if there is none.
+
+    The page marks this part.
+    """
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in question), "")
 
@@ -171,7 +174,7 @@ def _get_cookbook_question_unless_empty(question_number: str) -> CookbookQuery |
 
 
 def _build_answer_view(job: BackgroundJob, chart_kind: str, columns: tuple[str, str, str]) -> dict[str, object]:
-    """Return the values that show the answer of a job, or say that the answer is not ready.
+    """Return the template values for the answer of a job, or for a page that waits for the answer.
 
     If ``chart_kind`` is given, the values include a chart. ``columns`` are the columns of the chart: x, y and colour.
     """
@@ -207,9 +210,10 @@ def _build_figure(answer: SqlAnswer, kind: str, columns: tuple[str, str, str]) -
 
 @router.get("/ask.csv")
 def answer_csv_or_redirect(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
-    """Send the answer to an SQL query as a CSV file with a header line.
+    """Send the answer to the SQL query ``q`` as a CSV file with a header line.
 
-    If the answer is not ready or no longer kept, redirect to the query's page.
+    If ``spreadsheet`` is true, an apostrophe is put before each text that a spreadsheet would read as a formula or a
+    number. If the answer is not ready or no longer kept, redirect to the query's page.
     """
     job = find_question_service(request).find_job(q.strip())
     if job is None or not job.wait(ANSWER_WAIT_SECONDS):

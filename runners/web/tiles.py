@@ -20,7 +20,7 @@ class Badge(NamedTuple):
 
 
 class DecisionTile(NamedTuple):
-    """A cell or a piece on a page, which can be pressed.
+    """A cell or a piece on a page.
 
     Pressing the tile makes a decision, chooses a piece, follows a link, or does nothing.
     """

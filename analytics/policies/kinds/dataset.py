@@ -364,7 +364,7 @@ class GameStream:
         )
 
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
-        """Read the values that players reported for their turns: see ``GameSource.read_evaluation_values``."""
+        """Read the values that players reported for their turns: see ``GameSource.read_evaluation_values_if_any``."""
         values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
         turns = self._selection.opened.sql(EVALUATED_TURNS_SQL, span)

@@ -44,7 +44,10 @@ class MissingFileError(FailureError):
 
 
 class FileGroup(NamedTuple):
-    """Files of a table that share the condition on their rows and the columns that follow from records."""
+    """Files of one table whose rows are read with the same condition and the same SQL for record columns.
+
+    Record columns are the columns that follow from a run's record, and are in no file.
+    """
 
     files: list[VerifiableFile]
     record_columns: dict[str, str]  # SQL by column
@@ -93,7 +96,7 @@ class ArchiveFiles:
         return [self.archive.root / name for name in (*TABLE_FOLDERS, FOLDER)]
 
     def list_and_check_files(self, table: str, run_id: str | None = None) -> list[VerifiableFile]:
-        """List the effective files of a table, in one run or, without ``run_id``, in all, and verify their checksums.
+        """List the effective files of a table in one run or, without ``run_id``, in all runs; verify their checksums.
 
         Raises:
             FailureError: The content of a file has changed since it was written.
@@ -126,10 +129,10 @@ class ArchiveFiles:
             return error
 
     def group_files_by_condition(self, table: str, files: Iterable[VerifiableFile]) -> list[FileGroup]:
-        """Group the files of a table by the condition on their rows and by the columns that follow from records.
+        """Group the files of a table by the condition on their rows and by the SQL of their record columns.
 
-        Only ``games`` has such columns. If the record of a run is damaged or lost, a query that reads these columns of
-        the run's games raises an error.
+        Record columns follow from the record of a run; only ``games`` has such columns. If the record of a run is
+        damaged or lost, a query that reads these columns of the run's games raises an error.
         """
         groups: dict[tuple[str, ...], FileGroup] = {}
         for file in files:
@@ -165,7 +168,10 @@ class ArchiveFiles:
         )
 
     def list_range_files(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[VerifiableFile]:
-        """List the files of ``games`` or ``plies`` with these ranges. Raises ``MissingFileError`` if a file is lost."""
+        """List the files of ``table`` that hold these ranges of a run. Raises ``MissingFileError`` if a file is lost.
+
+        ``table`` is ``games`` or ``plies``.
+        """
         return [self._build_range_file(table, run_id, stored) for stored in ranges]
 
     def list_derived_files_and_gaps(

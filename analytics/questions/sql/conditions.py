@@ -22,7 +22,7 @@ class SqlFunction(NamedTuple):
 
 
 class Parser(Protocol):
-    """The interface of a parser with which conditions are checked; ``OpenArchive`` has it."""
+    """The interface of a parser that the checks of conditions use; ``OpenArchive`` implements it."""
 
     def parse_query(self, text: str) -> ParsedQuery:
         """Parse an SQL text. Raises ``RequestError`` for a text that is nested too deeply."""
@@ -130,7 +130,11 @@ def _describe_changing_part(parser: Parser, expression: Node) -> str | None:
 
 
 def _list_changing_functions(parser: Parser, names: Iterable[str]) -> list[str]:
-    """List, sorted, the functions that DuckDB does not call consistent, and the macros that call such functions."""
+    """List, sorted, the functions and macros in ``names`` whose results may change over time.
+
+    These are the functions that DuckDB does not mark as ``CONSISTENT``, and the macros whose definitions have a part
+    that may change.
+    """
     return sorted(
         {
             name

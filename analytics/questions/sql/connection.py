@@ -267,15 +267,16 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def build_from_clause(self, files: Sequence[VerifiableFile]) -> str:
-        """Build the FROM clause that reads files whose rows have the same condition."""
+        """Build the FROM clause that reads ``files``, whose rows must all have the same condition."""
         return views.file_rows_sql((self.to_queryable_path(file.path) for file in files), files[0].condition)
 
     def _create_replay_view(
         self, view: str, run_ids: Iterable[str], replay: ReplayScanner, record_columns: RecordColumns
     ) -> None:
-        """Register the replays of some runs, and create the view that reads these replays.
+        """Create a view whose rows are computed by replaying the games of some runs when the view is read.
 
-        A condition on ``run_id`` skips the replays of other runs.
+        ``replay`` returns the rows of one run as a lazy frame, and ``record_columns`` the SQL of the columns that
+        follow from the run's record. A condition on ``run_id`` skips the replays of other runs.
         """
         self._files.list_and_check_files("plies")
         archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
@@ -288,9 +289,9 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def _create_position_keys_if_columns_read(self, run_ids: Iterable[str]) -> None:
-        """Create the view of position keys for these runs, if a query reads the key columns of ``decisions``.
+        """Create the view of position keys for these runs, if the current query reads the key columns of ``decisions``.
 
-        The macro ``_keyed`` says whether the view was created.
+        The macro ``_keyed`` is defined anew, and returns whether the view was created.
         """
         reads_keys = not KEY_COLUMNS.keys().isdisjoint(self._columns)
         if reads_keys:
@@ -443,7 +444,7 @@ def is_plain_path(path: PurePath) -> bool:
 
 
 def remove_abandoned_folders(temporary_folder: Path) -> None:
-    """Remove the scratch folders that ended processes of this user left behind, but no folders of other users."""
+    """Remove the scratch folders of this user's processes that have ended, but no folders of other users."""
     for folder in temporary_folder.glob(f"{SCRATCH_PREFIX}*"):
         with suppress(OSError):  # another process removes it at the same time
             status = folder.lstat()

@@ -63,9 +63,9 @@ class OpenArchive:
 
     The views are ``games``, ``plies``, ``runs``, ``results``, ``agents``, ``policies``, ``sweeps``, ``verdicts``,
     ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies`` and ``decisions``. ``docs/sql.md`` has an example
-    of each view and macro. ``scan(name)`` returns a view as a Polars LazyFrame. With its argument ``run_id``, it reads
-    only the files of that run; a filter on the column of this name reads all files. An open archive is a context
-    manager.
+    of each view and macro. ``scan(name)`` returns a view as a Polars LazyFrame. With the argument ``run_id``, ``scan``
+    reads only the files of that run, whereas a filter on the column ``run_id`` reads the files of all runs. An open
+    archive is a context manager.
     """
 
     def __init__(
@@ -269,8 +269,8 @@ class OpenArchive:
 
         Raises:
             RequestError: There is no such view, or no such run.
-            FailureError: A file or a record is missing or damaged, or ``positions`` of games that are not indexed are
-                scanned.
+            FailureError: A file or a record is missing or damaged, or ``positions`` is scanned before all games have
+                been indexed.
 
         Examples:
             >>> import analytics
@@ -296,7 +296,7 @@ class OpenArchive:
         return self._scan_query(f"{name} WHERE run_id = {views.quote_text_or_number(run_id)}")
 
     def policy(self, name: str) -> pl.LazyFrame:
-        """Return the table of the policy with this name or id as a lazy frame; for a genome, the table of its genes.
+        """Return, as a lazy frame, the table of the policy with this name or id; for a genome, the table of its genes.
 
         Raises ``RequestError`` if there is no such policy.
         """
@@ -320,7 +320,7 @@ class OpenArchive:
         return self.scan(f"{ORDERED_OPENINGS_MACRO}({plies})", run_id)
 
     def _scan_table(self, table: str, run_id: str | None) -> pl.LazyFrame:
-        """Scan the rows of a stored table, in one run or, if ``run_id`` is None, in all.
+        """Scan the rows of a stored table, either of one run or, if ``run_id`` is None, of all runs.
 
         Raises ``FailureError`` if the content of a file has changed since it was written. For ``games``, a damaged or
         lost record raises this error, too, because some columns follow from records, and it is not known yet which
@@ -360,7 +360,11 @@ class OpenArchive:
     def _build_columns(
         types: Mapping[str, pl.DataType], run_id: str | None, record_columns: Mapping[str, str]
     ) -> dict[str, pl.Expr]:
-        """Build the expressions for the columns of scanned rows, including columns that follow from records."""
+        """Build the expression for each column of scanned rows, by the column's name.
+
+        ``types`` has the types of all columns, and ``record_columns`` the SQL of the columns that follow from records.
+        If ``run_id`` is None, the run's id is read from the path of the row's file.
+        """
         run_of_file = pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
         expressions = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
         expressions |= {name: pl.sql_expr(value).cast(types[name]) for name, value in record_columns.items()}

@@ -105,7 +105,7 @@ class QueryResult:
 def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
     """Write rows as Parquet to ``out``, in parts.
 
-    Raises ``RequestError`` for dates that Polars cannot represent, ``OSError`` if writing fails.
+    Raises ``RequestError`` for dates that Polars cannot represent, and ``OSError`` if writing fails.
     """
     if any(True for kind in rows.collect_schema().values() for _ in _iterate_times(pl.Series(dtype=kind))):
         rows = rows.map_batches(check_times, streamable=True)
@@ -321,7 +321,7 @@ class QueryLimits:
     def enforce(
         self, connection: duckdb.DuckDBPyConnection, spill_folder: Path, errors: list[RequestError]
     ) -> Iterator[None]:
-        """Interrupt the connection inside the context when a limit is exceeded, and append the error to ``errors``.
+        """Interrupt the connection if a query in this context exceeds a limit, and append the error to ``errors``.
 
         The spill folder is measured twenty times a second, because DuckDB 2.0 does not obey its own setting
         ``max_temp_directory_size``: a query spilled 740 MB although only 5 MB were allowed.

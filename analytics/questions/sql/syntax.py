@@ -64,7 +64,7 @@ class ParsedQuery:
         return self.tree is not None and not self.is_composed
 
     def select_views_possibly_read(self, queryable_names: Iterable[str]) -> set[str]:
-        """Return the names in ``queryable_names``, views and table macros, that the query may read."""
+        """Return those of ``queryable_names`` (the names of views and table macros) that the query may read."""
         return {name for name in queryable_names if self.is_composed or name in self.names}
 
 
@@ -90,9 +90,10 @@ def build_depth_error() -> RequestError:
 
 
 def _serialise_unless_too_deep(connection: duckdb.DuckDBPyConnection, text: str) -> Node | None:
-    """Return the syntax tree of a text of SELECTs, or None if the tree is too deep for Python, although not for DuckDB.
+    """Return DuckDB's syntax tree of an SQL text, or None if the tree is too deep for Python.
 
-    For any other text, the field ``error`` of the tree is true.
+    For any text but valid SELECT statements, the field ``error`` of the tree is true. Raises ``RequestError`` if the
+    text is nested too deeply for DuckDB.
     """
     # All rows are fetched, because an unfinished result would block the next statement.
     utf8_text = text.encode(errors="replace").decode()
@@ -124,7 +125,7 @@ def _parse_query_inside_explain(connection: duckdb.DuckDBPyConnection, query: Pa
 
 
 def walk_nodes(tree: Any) -> Iterator[Node]:
-    """Yield all mappings in a tree, each before the mappings inside it."""
+    """Yield all mappings in a syntax tree of nested mappings and lists, each before the mappings inside it."""
     waiting = [tree]  # no recursion, because a few hundred additions are as deep as Python allows
     while waiting:
         node = waiting.pop()
@@ -252,9 +253,9 @@ def _parse_text_argument(argument: Node) -> str | None:
 
 
 def _parse_tokens(text: str) -> ParsedQuery:
-    """Parse a text that has no tree.
+    """Parse an SQL text for which there is no syntax tree, word by word.
 
-    Each word may be a name, except words in comments and in strings of several words.
+    Every word counts as a possible name, except in comments and in string literals of several words.
     """
     try:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))

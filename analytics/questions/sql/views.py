@@ -132,7 +132,7 @@ def run_condition_sql(runs_else_all: Iterable[str]) -> str:
 
 
 def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
-    """Return the FROM clause that reads the rows that meet a condition from table files; without a condition, all rows.
+    """Return the FROM clause that reads table files: the rows that meet ``condition``, or all rows if it is empty.
 
     Each row has a column ``filename``, from which ``RUN_ID_SQL`` reads the run.
     """
@@ -145,22 +145,26 @@ _PAIR_SQL = "game_id % 4294967296 // 2"
 
 
 def _unit_sql(line: UnitLine) -> str:
-    """Return the expression for the unit of a row of ``games`` or ``plies``, in SQL of DuckDB and Polars."""
+    """Return the SQL expression that computes the unit of a row of ``games`` or ``plies``.
+
+    Both DuckDB and Polars understand the expression.
+    """
     return _PAIR_SQL if line.pairings == 1 else f"({_PAIR_SQL} * {line.pairings} + pairing)"
 
 
 def unit_condition_sql(line: UnitLine, first: int, end: int) -> str:
-    """Return the condition that the unit of a row of ``games`` or ``plies`` is in a range, in SQL of DuckDB and Polars.
+    """Return the SQL condition that the unit of a row of ``games`` or ``plies`` is in a range.
 
-    The range is from ``first`` up to but not including ``end``.
+    The range is from ``first`` up to but not including ``end``. Both DuckDB and Polars understand the condition.
     """
     return f"{_unit_sql(line)} >= {first} AND {_unit_sql(line)} < {end}"
 
 
 def record_columns_sql(record: RunRecord | FailureError) -> dict[str, str]:
-    """Return the columns of ``games`` that follow from a run's record, by name, in SQL of DuckDB and Polars.
+    """Return the SQL expression of each column of ``games`` that follows from a run's record, by the column's name.
 
-    If ``record`` is the error of a damaged or lost record, DuckDB raises the error when a query reads these columns.
+    Both DuckDB and Polars understand the expressions. If ``record`` is the error of a damaged or lost record, DuckDB
+    raises the error when a query reads these columns.
     """
     if isinstance(record, FailureError):
         return dict.fromkeys(RECORD_COLUMNS, f"error({quote_text_or_number(str(record))})")
@@ -190,9 +194,10 @@ def create_empty_view_sql(view: str) -> str:
 
 
 def board_columns_sql(record: RunRecord, failing_columns: Collection[str]) -> dict[str, str]:
-    """Return the columns of ``boards`` that are computed from replayed numbers and a run's record, by name, in SQL.
+    """Return the SQL expression of each column of ``boards`` that depends on a run's record, by the column's name.
 
-    A query that reads one of ``failing_columns`` raises an error.
+    The expressions convert numbers from the replay into labels, lines and attributes. A query that reads one of
+    ``failing_columns`` raises an error.
     """
     labels, rules = f"[{', '.join(map(quote_text_or_number, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
@@ -208,7 +213,7 @@ def board_columns_sql(record: RunRecord, failing_columns: Collection[str]) -> di
 
 
 def _bit_texts_sql(column: str, texts: Sequence[str]) -> str:
-    """Return the expression, in SQL, that lists the texts whose bits are set in ``column``; NULL if no bit is set.
+    """Return the SQL expression for the list of the texts whose bits are set in ``column``; NULL if no bit is set.
 
     Bit i stands for ``texts[i]``.
     """

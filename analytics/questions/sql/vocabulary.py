@@ -39,7 +39,7 @@ _INCONSISTENT = """
 
 
 def check_vocabulary(connection: duckdb.DuckDBPyConnection, query: ParsedQuery, allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` if a query reads anything but ``allowed_names`` and tables of its own definition."""
+    """Raise ``RequestError`` if a query reads anything but ``allowed_names`` and tables that it defines itself."""
     if query.error:
         raise RequestError(f"SQL: Parser Error: {query.error}")
     if query.is_too_deep:

@@ -57,7 +57,7 @@ class ObjectUrl(PurePosixPath):
 
 
 def expand_home_if_known(path: str | PurePath) -> Path:
-    """Return the path with ``~`` or ``~NAME`` replaced by that user's home folder.
+    """Return the path with ``~`` or ``~NAME`` replaced by the home folder of this user or of the user NAME.
 
     The path is returned unchanged if there is no such user. Shells expand ``~`` too, but neither after ``=`` nor in
     quotes.
@@ -118,7 +118,10 @@ def format_archive_option(root: PurePath) -> str:
 
 
 def _quote_path_for_shell(path: PurePath) -> str:
-    r"""Quote a path for a shell, with bytes outside UTF-8 as ``$'\xef'``, because terminals cannot show them."""
+    r"""Quote a path for a shell.
+
+    A path with characters that terminals cannot show is quoted in the form ``$'\xef'``, with such bytes as escapes.
+    """
     text = str(path)
     if text.isprintable():
         return shlex.quote(text)
@@ -178,7 +181,7 @@ _READING_VERBS = ("find", "list", "read")  # what is done without writing
 def explain_errors(verb: str, path: PurePath) -> Iterator[None]:
     """Convert an ``OSError`` in the context to a ``FailureError``, which says in one line what failed and what to do.
 
-    ``verb`` names the operation on ``path`` that fails, such as ``read`` or ``write to``.
+    ``verb`` names the operation on ``path`` for this message, such as ``read`` or ``write to``.
     """
     try:
         yield
@@ -259,7 +262,7 @@ class Backend(ABC):
         """Return the status of each file in a folder and its subfolders, keyed by path."""
 
     def list_irregular_files(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
-        """Yield each entry below ``root`` that is neither a regular file nor a folder, with its kind, as text."""
+        """Yield each entry below ``root`` that is neither a regular file nor a folder, and its kind in words."""
         del root
         return ()
 
@@ -278,8 +281,8 @@ class Backend(ABC):
         """Replace a file's content with what ``change`` returns for the present content.
 
         ``change`` gets None if there is no file; if it returns None, the file is left as it is. Writers that pass the
-        same ``guard``, an existing file, do not change the file meanwhile. ``change`` may be called again, with the
-        content that another writer stored.
+        same ``guard``, which is an existing file, do not undo each other's changes: the other writers wait, or
+        ``change`` is called again with the content that one of them stored.
         """
 
     @abstractmethod
@@ -293,7 +296,7 @@ class Backend(ABC):
         """Remove a file if it exists."""
 
     def remove_empty_folders(self, folder: PurePath) -> None:
-        """Remove a folder and its subfolders where they are empty.
+        """Remove a folder and all its subfolders, except folders that hold files.
 
         Object stores have no folders, so nothing happens there.
         """
@@ -301,7 +304,10 @@ class Backend(ABC):
 
     @abstractmethod
     def read_clock(self, root: PurePath) -> float:
-        """Return the time by the clock that dates an archive's files, which may differ from this machine's clock."""
+        """Return the time, in seconds since the epoch, by the clock that dates an archive's files.
+
+        That clock may differ from this machine's clock.
+        """
 
     # An archive as a whole.
 
@@ -396,10 +402,10 @@ class StoreOptions:
         return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_arguments(self) -> dict[str, Any]:
-        """Return the arguments that Polars' own reader needs; Polars reads the other settings from the environment.
+        """Return the arguments that Polars' own reader needs besides the environment variables that it reads itself.
 
-        Without ``credential_provider=None``, Polars asks the libraries of Google and Amazon for credentials if they are
-        installed. Those libraries read other variables than obstore, which writes the archive.
+        ``credential_provider`` is None, because Polars would otherwise ask the libraries of Google and Amazon for
+        credentials if these are installed. Those libraries read other variables than obstore, which writes the archive.
         """
         options: dict[str, str] = {}
         if self.scheme == "s3":
@@ -425,7 +431,10 @@ MASK, MIN_SECRET_CHARACTERS = "***", 4  # a shorter password alone may be a part
 
 
 def hide_endpoint_credentials(text: str) -> str:
-    """Return a text, such as a traceback, with the users and passwords of the environment's endpoints masked."""
+    """Return a text, such as a traceback, with the credentials in it masked.
+
+    The credentials are the user names and passwords in the endpoints that environment variables give.
+    """
     for name in {name for names in ENDPOINT_VARIABLES.values() for name in names}:
         with suppress(ValueError):  # it is no URL
             user, at, _ = urlsplit(os.environ.get(name, "")).netloc.rpartition("@")

@@ -379,7 +379,7 @@ def _status_from_stat(stat_result: os.stat_result) -> FileStatus:
 
 
 def _describe_mode(mode: int) -> str:
-    """Return the kind of file, in words, that a mode stands for."""
+    """Describe the kind of file that a mode (``st_mode``) stands for, such as ``a named pipe``."""
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 
@@ -392,7 +392,8 @@ LOCAL = LocalBackend()  # of files that the user named, in no archive
 def find_backend(location: PurePath) -> Backend:
     """Return the backend that reads and writes the files below a location.
 
-    For a URL, raises ``MissingExtraError`` if the library is not installed, ``RequestError`` if a setting is wrong.
+    If the location is a URL, raises ``MissingExtraError`` if the library for object storage is not installed, and
+    ``RequestError`` if a setting of it is wrong.
     """
     if not isinstance(location, ObjectUrl):
         return _local_backend(location)

@@ -28,7 +28,7 @@ MIN_CACHED_RANGES = 64  # ranges that are kept whatever their size, because thre
 
 
 class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
-    """A file system of the objects in a backend's bucket, named by their URLs.
+    """An fsspec file system of the objects in a backend's bucket. Each object is named by its URL.
 
     It takes the place of obstore's own class, which starts a thread.
     """
@@ -100,7 +100,7 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
 
 
 class _ObjectFile(io.BufferedIOBase):
-    """An object opened as a file, of which ranges are read on demand."""
+    """An object opened as a file. Its bytes are requested only when they are read, one range at a time."""
 
     def __init__(self, files: ObjectFilesystem, path: str, size: int) -> None:
         self._files, self._path, self.size = files, parse_location(path), size

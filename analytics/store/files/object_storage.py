@@ -79,7 +79,7 @@ _PASSING_STATUS = re.compile(r"5\d\d|429|408")
 
 @contextmanager
 def translate_errors(path: PurePath, settings: StoreOptions) -> Iterator[None]:
-    """Convert the library's errors in the context to ``OSError``.
+    """Convert the errors that obstore raises in the context to ``OSError``.
 
     The error is ``FileNotFoundError`` if the object does not exist, ``FileExistsError`` if the condition of a write was
     not met, ``PermissionError`` if credentials are missing or insufficient, and ``ConnectionError`` if the store did
@@ -113,7 +113,11 @@ def _to_os_error(path: PurePath, settings: StoreOptions, error: Exception) -> OS
 
 
 def _response_error(text: str, status: re.Match[str] | None, store: str, settings: StoreOptions) -> OSError:
-    """Build the error for an unexpected answer of the store, or for no answer."""
+    """Build the error for an unexpected response of the store, or for no response.
+
+    ``text`` is obstore's message, ``status`` the match of the HTTP status in it, if any, and ``store`` a description of
+    the store for messages.
+    """
     if status:
         answer = f"{store} answers {status[1]} {status[2]}".strip()
         return (
@@ -159,7 +163,10 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """The same store twice: with short patience until it has answered once, and with full patience afterwards."""
+        """Two clients of the same store, with short and with full patience.
+
+        The first is used until the store has answered once, the second afterwards.
+        """
         options, url = self.settings.client_options(), str(self.bucket)
         with translate_errors(self.bucket, self.settings):
             first, later = (
@@ -265,8 +272,9 @@ class ObjectBackend(Backend):
     def put_if(self, path: PurePath, content: bytes | bytearray | memoryview, condition: Any) -> bool:
         """Write an object if ``condition`` (``create``, or a version) holds, and return whether it was written.
 
-        If the answer to a successful request is lost, the request is repeated and refused. Other writers may write the
-        same bytes, so each call marks its object, and the mark shows who wrote it.
+        If the answer to a successful request is lost, the request is repeated, and the store refuses the repetition. So
+        each call marks its object, and the mark shows whether this call wrote it. The bytes cannot show that, because
+        other writers may write the same bytes.
         """
         mark = uuid.uuid4().hex
         options = {"attributes": {MARK_ATTRIBUTE: mark}, "use_multipart": False}
@@ -411,7 +419,7 @@ def _status_from_metadata(meta: Any) -> FileStatus:
 
 
 class _FolderTree:
-    """The files of one of the archive's folders and its subfolders."""
+    """The listing of one top-level folder of the archive: all files in it and in its subfolders."""
 
     def __init__(self, top: PurePath, files: Mapping[PurePath, FileStatus]) -> None:
         self.files = files

@@ -95,8 +95,8 @@ class ColumnChunk(NamedTuple):
 class ParquetBuilder:
     """A Parquet file in memory, built one row group at a time.
 
-    ``schema`` gives the columns by name: integers of 8, 32 or 64 bits, or labels (any other type). ``metadata`` holds
-    texts for the footer by key.
+    ``schema`` gives the columns by name: integers of 8, 32 or 64 bits, or labels (any other type). ``metadata`` maps
+    keys to texts, which are stored in the footer.
     """
 
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
@@ -142,8 +142,8 @@ def encode_parquet(
     """Encode a table as a Parquet file from its row groups, which need not be in memory at the same time.
 
     The columns are Int8, Int32, Int64 or Enum without nulls. Int64 columns should mostly ascend, because they are
-    stored as differences. ``metadata`` holds texts for the footer by key. Raises ``KeyError`` if a column has another
-    type.
+    stored as differences. ``metadata`` maps keys to texts, which are stored in the footer. Raises ``KeyError`` if a
+    column has another type.
     """
     labels = {name: kind.categories.to_list() for name, kind in schema.items() if isinstance(kind, pl.Enum)}
     file = ParquetBuilder(

@@ -85,7 +85,7 @@ def struct_field(identifier: int, fields: Iterable[Field]) -> Field:
 
 
 def build_list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
-    """Encode a list of values of one type as a field."""
+    """Encode a list as a field. ``values`` are already encoded and are all of the type whose code is ``kind``."""
     head = bytes([len(values) << 4 | kind]) if len(values) < 15 else bytes([0xF0 | kind]) + encode_varint(len(values))
     return identifier, LIST, head + b"".join(values)
 
@@ -94,7 +94,7 @@ def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple
     """Decode the struct at ``offset``; return the values of the fields in ``field_forms``, by id, and the end offset.
 
     The bytes are not trusted. Raises ``IndexError`` if the bytes end too early, ``ValueError`` or ``RecursionError`` if
-    they do not follow this protocol.
+    they do not follow Thrift's compact protocol.
     """
     identifier, values = 0, dict[int, Any]()
     while head := content[offset]:
@@ -196,7 +196,7 @@ FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
 
 
 class Footer(NamedTuple):
-    """The facts about a table that are known without reading the table."""
+    """The facts about a table that its footer states."""
 
     rows: int
     columns: tuple[str, ...]
@@ -245,7 +245,7 @@ class _StorageError(ValueError):
 
 
 def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) -> Footer:
-    """Read the facts about the table in a file, and move the file back to its beginning.
+    """Read the footer of a Parquet file, check it, and move back to the beginning of the file.
 
     Raises ``ValueError`` if the file is not a Parquet file, contradicts itself, would unpack to too many bytes, or has
     a column that is stored in a way that ``storage`` does not allow.
@@ -310,9 +310,10 @@ def _count_memory_bytes(
 ) -> int:
     """Count the bytes that a column of a row group may take in memory.
 
-    For a compressed page, readers allocate the size that the page's header gives, and they unpack texts by the encoding
-    that this header gives, whatever the footer says. So the headers of such pages are checked one by one. Raises
-    ``_StorageError`` if the column cannot be read.
+    ``chunk`` holds the fields of the column's metadata in this row group, by id. For a compressed page, readers
+    allocate the size that the page's own header gives, and they decode texts with the encoding that this header gives,
+    whatever the footer says. So the headers of such pages are checked one by one. Raises ``_StorageError`` if the
+    column is stored in a way that ``storage`` does not allow.
     """
     _check_sound(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)
     _check_sound(chunk.get(DICTIONARY, 0) < chunk[DATA])  # readers begin with the first page, or with the dictionary
@@ -338,10 +339,9 @@ def _count_memory_bytes(
 
 
 def _read_page_header_and_size(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
-    """Read the header of the page at ``offset``; return its fields and its size in bytes.
+    """Read the header of the page at ``offset``; return the header's fields and the header's size in bytes.
 
-    More bytes are read only if a short read does not suffice, because headers are short unless they have long
-    statistics.
+    Headers are short unless they have long statistics, so more bytes are read only if a short read does not suffice.
     """
     for size in (USUAL_PAGE_HEADER_BYTES, PAGE_HEADER_BYTES):
         file.seek(offset)

@@ -45,12 +45,12 @@ def pack_int8_or_int32(
     facts: ColumnFacts,
     column: int,
 ) -> int:
-    """Pack R > 0 integers of ``bytes_per_integer`` bytes (1 or 4) into ``out`` from ``start``; return the end's index.
+    """Pack R > 0 integers of ``bytes_per_integer`` bytes (1 or 4) into ``out`` from ``start``; return the end index.
 
-    ``value_bytes`` holds the bytes of the integers. The integers are stored as indices into the range from their least
-    to their largest value. If the largest value exceeds the least by ``max_dictionary_span`` or more, the integers are
-    stored as they are. ``out`` needs ``9 R + 2048`` bytes after ``start``. The facts about the column are written to
-    ``facts`` at the index ``column``.
+    ``value_bytes`` holds the integers as bytes. Each integer is stored as its index in the range from the least to the
+    largest of them. If the largest exceeds the least by ``max_dictionary_span`` or more, the integers are stored as
+    they are. ``out`` needs ``9 R + 2048`` bytes after ``start``. The facts about the column are written to ``facts`` at
+    the index ``column``.
     """
     narrow, wide = (
         value_bytes.view(np.int8),
@@ -85,7 +85,7 @@ def pack_int8_or_int32(
 def pack_int64_as_deltas(
     values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: ColumnFacts, column: int
 ) -> int:
-    """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the index of the end.
+    """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the end index.
 
     See ``pack_int8_or_int32`` for the parameters.
     """
@@ -256,9 +256,9 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
 
 @inline_function
 def _fill_differences_above_least(values: Any, above: Any) -> int:
-    """Return the least difference of neighbours; fill ``above`` [128] with all differences minus the least.
+    """Fill ``above`` [128] with the differences of neighbours minus the least difference, and return the latter.
 
-    The rest of ``above`` is filled with zeros.
+    ``values`` has 2 to 129 integers. The rest of ``above`` is filled with zeros.
     """
     size = np.uint64(values.shape[0] - 1)
     least = values[1] - values[0]

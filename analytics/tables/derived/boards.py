@@ -86,7 +86,11 @@ ORDERED_OPENINGS = pl.Schema(
 def _fill_canonical_board_keys(
     plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries
 ) -> None:
-    """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical position before each placement."""
+    """Fill ``keys`` [2, R] with two fields of the canonical position before each of the ``R`` placements.
+
+    Row 0 of ``keys`` has the field ``occupied``, and row 1 has the field ``board``. Where the mover chooses the piece
+    (``mover_chooses``), no piece is in hand before a placement.
+    """
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
         hand = int64(NONE) if mover_chooses else int64(plies.piece[row])
@@ -108,7 +112,7 @@ class Tactics(NamedTuple):
 
 @kernel()
 def _fill_tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
-    """Fill ``tactics`` for each ply. ``lines`` [L] has a mask of cells for each line of the rules."""
+    """Fill ``tactics`` for each ply. ``lines`` [L] has, for each line of the rules, the mask of its cells."""
     for row in range(plies.piece.shape[0]):
         lanes, occupied = boards.lanes[row], int64(boards.filled[row])
         piece, cell = int64(plies.piece[row]), int64(plies.cell[row])
@@ -141,8 +145,8 @@ def _gather_openings_and_count_intact_plies(
 ) -> int:
     """Gather the pieces and cells [G, 8] of each game's first plies, and the number of these plies [G].
 
-    Returns the number of the first ply with a row whose game has no row for the ply before, or 8 if there is no such
-    ply. This is the number of plies that are intact. ``starts`` [18] holds the row at which each ply begins.
+    Returns how many plies are intact, counted from ply 0 and at most 8. A ply is intact if each of its rows belongs to
+    a game that also has a row in the ply before. ``starts`` [18] holds the row at which each ply begins.
     """
     game = np.arange(starts[1])  # of each row of the ply
     for ply in range(ORDERED_PLIES):
@@ -164,7 +168,8 @@ def _fill_least_cells(
 ) -> None:
     """Fill ``words`` [G] with the least image of each game's cells [G, 8] under the symmetries of the board.
 
-    Ply by ply, only the symmetries that attain the least image remain.
+    A word has four bits for each ply, the first ply in the highest bits. The search goes ply by ply, and keeps only the
+    symmetries whose image has been the least so far.
     """
     remaining = np.empty(tables.cells.shape[0], np.int16)
     for game in range(cells.shape[0]):
@@ -189,8 +194,9 @@ def _fill_least_cells(
 def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64]) -> None:
     """Fill ``words`` [G] with the least image of each game's pieces [G, 8] under the symmetries of pieces.
 
-    The image of the first piece is 0. Attributes that no piece has distinguished so far share consecutive ranks; among
-    these, the attributes that the next piece has get the lowest ranks.
+    A word has four bits for each ply, the first ply in the highest bits. The image of the first piece is 0. Attributes
+    that the pieces so far do not distinguish form a group of consecutive bits. Within a group, the attributes in which
+    the next piece differs from the first piece get the lowest bits.
     """
     order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
     begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
@@ -249,7 +255,10 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
 
 
 def _compute_giver_and_mover_numbers(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
-    """Compute the columns ``AGENT_COLUMNS``: the numbers of the agents that gave and placed in each ply."""
+    """Compute the columns ``AGENT_COLUMNS``, by name: the numbers of the agents that gave and placed each ply's piece.
+
+    Both are 0 for an imposed ply.
+    """
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
     mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
@@ -268,7 +277,7 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
 
 
 def derive_canonical_first_plies(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Derive a row for each game with its first ``ORDERED_PLIES`` plies, in order and up to symmetry.
+    """Derive a row for each game with its first ``ORDERED_PLIES`` plies, in order of play and up to symmetry.
 
     The table has the schema ``ORDERED_OPENINGS``. Games without plies are left out. Raises ``ValueError`` if the rows
     do not form games in order.

@@ -37,14 +37,17 @@ DEFAULT_FROM_PIECES_MOVER = 5  # the default if the mover chooses the piece: wit
 
 
 class AnnotationExtent(NamedTuple):
-    """The extent of an annotation: which decisions are annotated, and whether choices are counted."""
+    """The extent of an annotation: the decisions it covers, and whether choices that keep the value are counted."""
 
     choices: bool = False  # saving choices are counted
     from_pieces: int = 0  # decisions on boards with fewer pieces are left out
 
     @property
     def text(self) -> str:
-        """The extent as it stands in the name of a file. A text that sorts later stands for a greater extent."""
+        """The extent as it is written in the name of a file.
+
+        Of two such texts, the one that sorts later is the greater extent.
+        """
         return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
 
     @staticmethod
@@ -55,12 +58,12 @@ class AnnotationExtent(NamedTuple):
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
     def is_included_in(self, text: str) -> bool:
-        """Return whether the extent in ``text``, which comes from the name of a file, includes this extent."""
+        """Return whether this extent is included in the extent ``text``, which is written in the name of a file."""
         other = AnnotationExtent.from_text_or_empty(text)
         return self.choices <= other.choices and self.from_pieces >= other.from_pieces
 
     def union(self, texts: Iterable[str]) -> AnnotationExtent:
-        """Return the least extent that includes this extent and all extents in ``texts``, from the names of files."""
+        """Return the least extent that includes this one and all extents in ``texts``, taken from names of files."""
         every = [self, *map(AnnotationExtent.from_text_or_empty, texts)]
         return AnnotationExtent(any(extent.choices for extent in every), min(extent.from_pieces for extent in every))
 
@@ -79,7 +82,11 @@ DECISIONS_TABLE = RangeTable(
 
 
 def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
-    """Build the extent that a user requested. Without ``from_pieces``, the default of the rules applies."""
+    """Build the extent of annotations that a user requested.
+
+    With ``choices``, the choices that keep the value are counted. Decisions on boards with fewer than ``from_pieces``
+    pieces are left out; None means the default number for ``rules``.
+    """
     default = DEFAULT_FROM_PIECES_MOVER if rules.mover_chooses else 0
     return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
 
@@ -125,7 +132,10 @@ def derive_decisions_by_ply(
 def _derive_columns(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
 ) -> dict[str, NDArray[Any]]:
-    """Derive the columns of the decisions of one kind at one ply, by name."""
+    """Derive the columns, by name, of all decisions of one kind at one ply.
+
+    Games whose ply ``first`` [G] comes later are left out.
+    """
     plies = games.games.plies
     at = np.flatnonzero((plies > ply) & (first <= ply))
     if kind == GIFT:

@@ -132,10 +132,10 @@ def is_ply_within_extent(ply: int, extent: str) -> bool:
 def derive_stored_positions(
     archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Derive the positions of a stored range for the plies ``of_plies``, as a table with the schema ``POSITIONS``.
+    """Derive the positions of a stored range at the plies ``of_plies``, as a table with the schema ``POSITIONS``.
 
-    ``ply_rows`` are the range's rows of ``plies`` if they have already been read. Raises ``FailureError`` if the file
-    of plies is missing or damaged.
+    ``ply_rows`` are the rows of the range in the table ``plies``, or None if they have not been read yet. Raises
+    ``FailureError`` if the file of plies is missing or damaged.
     """
     plies = read_rows(archive, record.run_id, stored, "plies") if ply_rows is None else ply_rows
     try:

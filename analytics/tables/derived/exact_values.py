@@ -46,7 +46,7 @@ class ExactValues(NamedTuple):
 
     @staticmethod
     def zeros_with_uncounted_choices(games: int) -> ExactValues:
-        """Return arrays for ``games`` games in which all values are 0 and all choices are ``NOT_COUNTED``."""
+        """Return arrays for ``games`` games in which all values are 0 and all counts of choices are ``NOT_COUNTED``."""
         gift, placement = (np.zeros((size, games), np.int8) for size in (CELLS + 1, CELLS))
         gifts, cells = (np.full((CELLS, games), NOT_COUNTED, np.int16) for _ in range(2))
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)
@@ -118,9 +118,10 @@ can_choosing_mover_achieve = to_kernel_called_by_address(_can_choosing_mover_ach
 
 @inline_function
 def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -> int:
-    """Return the value of a board without a piece in hand, for the giver, or for a mover who chooses the piece.
+    """Return the value of a board without a piece in hand, for the player whose turn it is.
 
-    The caller must know that the value is at least ``at_least``, which shortens the search.
+    This is the giver or, if the mover chooses the piece, the mover. The caller must know that the value is at least
+    ``at_least``, which shortens the search.
     """
     mover = rules.mover_chooses != 0
     if at_least > 0:

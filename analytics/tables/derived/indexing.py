@@ -85,9 +85,9 @@ def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummar
 
 
 def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
-    """Index the games of runs that are not yet indexed, in this thread; return how many were indexed.
+    """Index, in this thread, those games of runs that are not yet indexed; return how many games were indexed.
 
-    Raises the errors of ``list_index_chunks`` and ``index_chunk``.
+    The result also has the number of rows derived. Raises the errors of ``list_index_chunks`` and ``index_chunk``.
     """
     total = IndexSummary()
     for chunk in list_index_chunks(archive, run_ids, end_ply):

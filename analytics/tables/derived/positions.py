@@ -51,7 +51,7 @@ DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
 
 
 class Plies(NamedTuple):
-    """The ``R`` rows of one or more plies. Within each ply, they ascend by game."""
+    """The ``R`` rows of one or more plies. Within each ply, the rows ascend by game."""
 
     game_id: NDArray[np.int64]  # [R]
     piece: NDArray[np.int8]  # [R]
@@ -77,7 +77,7 @@ class Boards(NamedTuple):
 
 
 class SortKeys(NamedTuple):
-    """The keys by which the turns of a ply are sorted: by the mask of cells, then by the board, then by the choice."""
+    """The keys by which the turns of a ply are sorted: by mask of occupied cells, then by board, then by choice."""
 
     board: NDArray[np.uint64]  # [R] ``CanonicalTurn.board``
     choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
@@ -116,10 +116,11 @@ class PositionCounts(NamedTuple):
 
 @kernel()
 def _fill_boards_and_count_intact_plies(starts: NDArray[np.int64], plies: Plies, boards: Boards, end_ply: int) -> int:
-    """Fill ``boards``, which are zeros at first, with the board before each row of the plies before ``end_ply``.
+    """Fill ``boards`` with the board before each row of the plies before ``end_ply``.
 
-    ``starts`` [18] holds the row at which each ply begins. Returns the number of the first ply with a row whose game
-    has no row for the ply before, or ``end_ply`` if there is no such ply. This is the number of plies that are intact.
+    The arrays of ``boards`` must be all zeros at first. Returns how many plies are intact, counted from ply 0 and at
+    most ``end_ply``. A ply is intact if each of its rows belongs to a game that also has a row in the ply before.
+    ``starts`` [18] holds the row at which each ply begins.
     """
     for ply in range(1, end_ply):
         row = starts[ply]
@@ -148,7 +149,7 @@ def replay_boards(starts: NDArray[np.int64], plies: Plies, end_ply: int) -> Boar
 
 
 def check_games_complete(intact_plies: int, ply_count: int) -> None:
-    """Raise ``ValueError`` if a replay of ``ply_count`` plies stopped early, at ply ``intact_plies``."""
+    """Raise ``ValueError`` if a replay found only ``intact_plies`` of its ``ply_count`` plies intact."""
     if intact_plies != ply_count:
         raise ValueError(f"has a row of ply {intact_plies} whose game has none of ply {intact_plies - 1}")
 
@@ -157,9 +158,10 @@ def check_games_complete(intact_plies: int, ply_count: int) -> None:
 def _fill_sort_keys(
     ply: int, mover_chooses: bool, rows: Plies, next_ply_rows: Plies, boards: Boards, keys: SortKeys, tables: Symmetries
 ) -> None:
-    """Fill ``keys`` with the turns of ply ``ply``; take the gifts from ``next_ply_rows``, the next ply's rows.
+    """Fill ``keys`` with the turns of ply ``ply``.
 
-    ``mover_chooses`` is True under rules where the mover chooses the piece, who then places the piece without a gift.
+    The gifts of these turns are in ``next_ply_rows``, the rows of the next ply. With ``mover_chooses``, the mover
+    chooses the piece, so a turn is a piece and a cell, without a gift.
     """
     after_row = int64(0)
     for row in range(rows.game_id.shape[0]):
@@ -236,7 +238,10 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 def _count_equal_keys_into_rows(
     keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries
 ) -> int:
-    """Write a row of ``counts`` for each group of equal keys, from row ``first`` on; return the end of the rows."""
+    """Write a row of ``counts`` for each group of equal ``keys``, and return the index after the last row written.
+
+    ``keys`` are sorted, and belong to the rows of ``plies``. The first row to write has the index ``first``.
+    """
     at = first - 1
     for i in range(keys.row.shape[0]):
         row, choice = keys.row[i], keys.choice[i]
@@ -259,10 +264,10 @@ def _count_equal_keys_into_rows(
 def derive_positions(
     plies: pl.DataFrame, rules: Rules, imposed_plies: int, of_plies: range = range(PIECES)
 ) -> pl.DataFrame:
-    """Count the turns of one file's games by position, at the plies ``of_plies``, as a table ``POSITIONS``.
+    """Count how often each turn was taken in each position at the plies ``of_plies``, as a table ``POSITIONS``.
 
-    ``plies`` is the stored table, and ``imposed_plies`` the number of imposed plies. Raises ``ValueError`` if the rows
-    do not form games in order.
+    ``plies`` is the stored table of one file, and ``imposed_plies`` the number of imposed plies of its games. Raises
+    ``ValueError`` if the rows do not form games in order.
     """
     tables, begins = build_symmetries(rules), find_first_row_of_each_ply(plies)
     starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
@@ -283,7 +288,10 @@ def derive_positions(
 
 
 def find_first_row_of_each_ply(plies: pl.DataFrame) -> NDArray[np.int64]:
-    """Find the row at which each ply begins in the table of one file, [18]; for plies 16 and 17, the number of rows."""
+    """Find the row at which each ply begins in the stored table of one file, [18].
+
+    The entries for plies 16 and 17, which do not exist, are the number of rows.
+    """
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
 
@@ -332,9 +340,9 @@ def _compute_canonical_boards_and_turns(
 def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame:
     """List all turns in a position with their canonical forms.
 
-    If no piece is in hand, the turns for every gift are listed, unless the mover chooses the piece.
-    The columns are ``own_hand``, ``own_cell`` and ``own_piece`` (NONE: no gift), in ascending order, and the fields of
-    ``CanonicalTurn``.
+    If no piece is in hand, the turns with each possible gift in hand are listed, except where the mover chooses the
+    piece. The columns are ``own_hand``, ``own_cell`` and ``own_piece`` (NONE: no gift), by which the rows ascend, and
+    the fields of ``CanonicalTurn``.
     """
     every = [piece for piece in range(PIECES) if position.available >> piece & 1]
     cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]

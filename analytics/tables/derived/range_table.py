@@ -82,7 +82,7 @@ class RangeTable:
     def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
         """Merge the rows of child files into the rows of their parent file, which covers ``units`` units.
 
-        The rows of the children and of the parent are in parts.
+        The rows of each child are passed as an iterator over parts, and the merged rows are yielded in parts.
         """
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
@@ -101,7 +101,7 @@ def list_extents_greatest_first(archive: ArchiveStore, run_id: str, table: Range
 def select_ranges_with_most_units(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
-    These are the files of one extent and of greater extents. The extent is chosen so that these files hold as many
+    These are the files whose extent is at least a certain extent. That extent is chosen so that the files hold as many
     units as possible; among equally good extents, it is the greatest.
     """
     extents = list_extents_greatest_first(archive, run_id, table)
@@ -129,10 +129,10 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
 
 
 def record_increased_derived_units(archive: ArchiveStore, run_id: str, tables: Iterable[RangeTable]) -> None:
-    """Store in a run's record how many units each of some derived tables holds, so that the loss of a file is noticed.
+    """Store in a run's record how many units each of ``tables`` holds, so that the loss of a file is noticed.
 
-    A greater number that is already in the record stays, so that a loss is reported until the lost files are made
-    again.
+    If the record already has a greater number, that number stays, so that a loss is reported until the lost files are
+    made again.
 
     Raises:
         FailureError: The record cannot be written.
@@ -175,10 +175,11 @@ def group_files_by_missing_range(
 def list_missing_slices(
     games: StoredRange, existing_files: Iterable[StoredRange], max_units: int
 ) -> Iterator[FileSlice]:
-    """Yield slices of a range of games, aligned and of at most ``max_units`` units each, for which a table has no file.
+    """Yield the slices of a range of games for which a table has no file.
 
-    Units in ``existing_files`` are not missing, even if these files do not yet make up the whole range. If no unit is
-    missing, the whole range is yielded, because some of the files belong to other games.
+    Slices are aligned and have at most ``max_units`` units each. Units in ``existing_files`` are not missing, even if
+    these files do not yet make up the whole range. If no unit is missing, the whole range is yielded, because then some
+    of the files must belong to other games.
     """
     gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
@@ -200,7 +201,7 @@ Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the sa
 
 
 def compute_rows_per_table(tables: int) -> int:
-    """Compute how many rows to read from each table at a time if ``tables`` tables are in memory together."""
+    """Compute how many rows of each table to read at a time when ``tables`` tables are merged in memory."""
     return max(MIN_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
@@ -238,7 +239,7 @@ def sort_by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Sort rows by the columns of ``key``, which hold whole numbers.
 
     Neighbouring columns are combined into a word of 63 bits if their values fit, because sorting by one word is many
-    times faster than sorting by seven columns.
+    times faster than sorting by several columns.
     """
     words, room = list[pl.Series](), 0
     for name in key:
@@ -270,7 +271,7 @@ def sum_equal_keys(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl
 
 
 class _MergeCursor:
-    """The rows of one table that are in memory but not yet merged."""
+    """A table that is being merged, with those of its rows that are in memory but not yet merged."""
 
     def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
         self._parts, self._key = parts, key
@@ -298,7 +299,10 @@ class _MergeCursor:
         return self._keys.row(row)
 
     def pop_up_to(self, limit: RowKey | None) -> pl.DataFrame:
-        """Remove and return the rows in memory whose key is at most ``limit``, or all of them if it is None."""
+        """Remove and return the rows in memory whose key is at most ``limit``.
+
+        If ``limit`` is None, all rows in memory are removed and returned.
+        """
         end = len(self)
         if limit is not None and end and self.key_at(-1) > limit:
             end = bisect_right(range(end), limit, key=self.key_at) if self.key_at(0) <= limit else 0
@@ -310,9 +314,9 @@ class _MergeCursor:
 
 
 def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.DataFrame]]:
-    """Yield the rows of several tables step by step, such that all rows of a step sort before the rows of later steps.
+    """Yield the rows of several tables in steps, such that the rows of a step sort before the rows of all later steps.
 
-    A step is a list with the rows of each table that has rows in the step.
+    A step is a list of frames, one for each table that has rows in the step.
     """
     while True:
         limit = min((cursor.key_at(-1) for cursor in tables if not cursor.is_exhausted), default=None)

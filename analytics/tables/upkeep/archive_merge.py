@@ -49,7 +49,7 @@ class MergeOptions(NamedTuple):
 
 @dataclass
 class MergeSummary:
-    """The numbers of things that a merge added to the target."""
+    """The counts of what a merge added to the target archive."""
 
     runs: int = 0  # runs that the target lacked
     games: int = 0
@@ -65,7 +65,7 @@ def merge_archives(
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
-    """Add to ``target`` everything that it lacks from ``sources``, and return the counts of what was added.
+    """Add to ``target`` everything that ``sources`` have and it lacks, and return the counts of what was added.
 
     After each file, ``progress`` is called with the number of games in the file. Raises ``RequestError`` if the
     archives conflict, and ``FailureError`` if a file is damaged or cannot be written.
@@ -155,7 +155,7 @@ def _compute_merged_record(target_record: RunRecord, record: RunRecord, target: 
 def _merge_range_and_count_units(
     source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange
 ) -> int:
-    """Add the games of a stored range that the target lacks, and return the number of their units.
+    """Add to the target those games of a stored range that it lacks, and return the number of their units.
 
     If a file partly overlaps a file of the target, it is not copied as a whole, because readers would then have to cut
     one of the two files. Instead, only the units that the target lacks are written.
@@ -185,7 +185,10 @@ def _copy_game_ply_and_tally_files(
 
 
 def _copy_undamaged_table_file(source: ArchiveStore, path: PurePath, target: ArchiveStore, folder: PurePath) -> None:
-    """Copy a table's file unchanged. Raises ``FailureError`` if its bytes do not match the checksum in its name."""
+    """Copy the table file at ``path`` in ``source`` unchanged to ``folder`` in ``target``.
+
+    Raises ``FailureError`` if the bytes of the file do not match the checksum in its name.
+    """
     with explain_errors("read", path):
         content = source.backend.read(path)
     if path.suffixes[-2] != f".{compute_checksum(content)}":
@@ -194,7 +197,10 @@ def _copy_undamaged_table_file(source: ArchiveStore, path: PurePath, target: Arc
 
 
 def _copy_and_count_derived_files(source: ArchiveStore, target: ArchiveStore, run_id: str, table: str) -> int:
-    """Copy the files of a derived table that the target lacks although it has their games; return their number."""
+    """Copy the files of a derived table that the target lacks, and return their number.
+
+    Only files for games that the target has are copied.
+    """
     games, count = target.list_effective_ranges(run_id), 0
     for extent in sorted({file.extent for file in source.list_files(table, run_id)}):
         target_ranges = target.list_effective_ranges(run_id, table, extent.__eq__)
@@ -252,7 +258,10 @@ def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, option
 
 
 def _group_records_by_run(archives: Sequence[ArchiveStore]) -> Iterator[list[_RunHolder]]:
-    """Yield, for each run, the list of its holders, in an order that does not depend on the order of the archives."""
+    """Yield, for each run, the archives that hold it, each with its record of the run.
+
+    The order depends only on the records, not on the order of ``archives``.
+    """
     held: dict[str, list[_RunHolder]] = {}
     for archive in archives:
         for record in archive.load_runs():
@@ -297,7 +306,8 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
 def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
     """Yield a sentence for each archive that would add games to a run that other code began.
 
-    The archives are taken in turn, after ``target``. Each archive would add the games that the archives before it lack.
+    The archives are considered one after the other, the target first. Each of them would add the games that all
+    archives before it lack.
     """
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
@@ -320,10 +330,10 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
 
 
 def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether code is part of the code of a run, ``other``, or is known to play the same games.
+    """Return whether ``code`` is a version that played a run, or is known to play the same games as such a version.
 
-    Two versions of the code are known to play the same games if one of them replayed a sample of a run's games with
-    equal results.
+    ``other`` describes the code of the run. Two versions of the code are known to play the same games if one of them
+    replayed a sample of a run's games with equal results.
     """
     fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
     return not fingerprints.isdisjoint(
@@ -337,7 +347,7 @@ def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, An
 def _list_record_conflicts(
     archives: Sequence[ArchiveStore], list_contents: Callable[[ArchiveStore], Iterable[tuple[str, object]]], remedy: str
 ) -> Iterator[str]:
-    """Yield a sentence for each record that has one name but different contents in two archives.
+    """Yield a sentence for each record that has the same name but different contents in two archives.
 
     ``list_contents`` lists the name and the content of each record in an archive. The sentence ends with ``remedy``.
     """
@@ -374,9 +384,9 @@ class PolicyCopy(NamedTuple):
 def list_policies_to_copy(
     sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions
 ) -> Iterator[PolicyCopy]:
-    """Yield the policies that a source has but the target lacks, by source and with the oldest policy first.
+    """Yield the policies that a source has but the target lacks, one source after the other, oldest policies first.
 
-    Raises ``RequestError`` if the prefix makes a name invalid.
+    Raises ``RequestError`` if the prefix in ``options`` makes a policy's name invalid.
     """
     there = policy_cards.load_cards(target)
     for source in sources:
@@ -400,7 +410,10 @@ class NameClash(NamedTuple):
 
 
 def _list_name_clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[NameClash]:
-    """Yield the names under which both archives have policies that the other archive lacks."""
+    """Yield a clash for each name under which both archives have a policy that the other archive lacks.
+
+    ``theirs`` and ``ours`` are the cards of all policies in the two archives.
+    """
     own_ids, new = {card.policy_id for card in ours}, {card.policy_id for card in theirs}
     for name in dict.fromkeys(card.name for card in theirs):
         added = [card for card in theirs if card.name == name and card.policy_id not in own_ids]

@@ -69,9 +69,10 @@ class CompactionGroup(NamedTuple):
 def list_compaction_groups(
     ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield the groups of at most ``max_files`` files that ``fits`` accepts, with the largest possible parents.
+    """Yield, in order, the groups of at most ``max_files`` files that ``fits`` accepts, preferring the largest parents.
 
-    The groups are in order. Parents are aligned and without gaps; the last one may end at ``end_unit``, the run's end.
+    A parent is the file that replaces a group. It covers an aligned range of units without gaps; only the last parent
+    may end early, at ``end_unit``, the end of the run.
     """
     size = 1
     while len(ranges) and size < int(ranges.ends[-1]):
@@ -163,8 +164,8 @@ def encode_parent_table(
 ) -> TableBytes:
     """Encode the parent file of a table from the files of its children.
 
-    The children are named by their files of ``naming_table``. Raises ``FailureError`` if a file is damaged, and
-    ``FileNotFoundError`` if it is missing.
+    The children in ``group`` are files of ``naming_table``. If ``table`` is another table, its own files for the same
+    ranges are read. Raises ``FailureError`` if a file is damaged, and ``FileNotFoundError`` if it is missing.
     """
     run_id, rows = record.run_id, compute_rows_per_table(len(group.children))
 
@@ -181,8 +182,8 @@ def encode_parent_table(
 def build_many_similar_files_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
     """Build the condition by which small files are merged automatically.
 
-    There must be at least ``siblings`` files, with at most ``most_units`` units in total. None of them may be large
-    compared with the others, unless there are twice as many files.
+    There must be at least ``siblings`` files, with at most ``most_units`` units in total. If a single file holds more
+    than ``1 / LARGE_FILE_SHARE`` of these units, there must be at least twice as many files.
     """
 
     def are_many_similar_files(children: Ranges) -> bool:
@@ -198,8 +199,8 @@ def build_many_similar_files_condition(siblings: int, most_units: int | None = N
 def build_all_or_none_annotated_condition(archive: ArchiveStore, run_id: str, fits: GroupCondition) -> GroupCondition:
     """Build a condition on files of games: they meet ``fits``, and all or none of them have annotations or evaluations.
 
-    Exact values and evaluations for a part of a file are used only when the rest of the file has them too, and making
-    them takes hours.
+    Once files are merged, exact values and evaluations are used only if the whole merged file has them, and making the
+    missing ones takes hours.
     """
     extents = map(AnnotationExtent.from_text_or_empty, list_extents_greatest_first(archive, run_id, DECISIONS_TABLE))
     annotated = [
@@ -216,7 +217,7 @@ def build_all_or_none_annotated_condition(archive: ArchiveStore, run_id: str, fi
 
 
 def build_size_condition(archive: ArchiveStore, run_id: str, tables: Sequence[RangeTable], size: int) -> GroupCondition:
-    """Build the condition that some files have at most ``size`` bytes in total, in all of ``tables`` together."""
+    """Build the condition that a group's files have at most ``size`` bytes in total, summed over all of ``tables``."""
     bytes_by_stem = dict[str, int]()  # by the name, but for the check
 
     def is_within_size(children: Ranges) -> bool:
@@ -238,7 +239,7 @@ def _strip_checksum_and_suffix(name: str) -> str:
 
 
 def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
-    """Merge the small files of a run if there are many, in all tables but the index.
+    """Merge the small files of a run if there are many of them, in all tables except those of the index.
 
     Slow agents leave many small files.
     """
@@ -315,8 +316,9 @@ def compact_run(
 ) -> CompactionSummary:
     """Merge a run's small files into large ones, and remove files that were replaced at least ``min_age`` seconds ago.
 
-    ``progress`` is called with the number of files of games that were merged into one. The function may be stopped at
-    any time. Raises ``FailureError`` if the run has no record, or if a file is damaged or cannot be written.
+    Merged files have at most ``size`` bytes. Each time files of games have been merged into one file, ``progress`` is
+    called with their number. The function may be stopped at any time. Raises ``FailureError`` if the run has no record,
+    or if a file is damaged or cannot be written.
     """
     record = archive.load_run(run_id)
     write_slices(archive, run_id)

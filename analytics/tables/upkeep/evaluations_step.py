@@ -24,9 +24,10 @@ METHOD_IN_LABEL = re.compile(rf"(\bmethod=['\"]?){OLD_WORD}\b")  # in a kind as 
 
 
 def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
-    """Copy the table's files to the new folder, and convert the records of sweeps' jobs.
+    """Copy the table of evaluations to its new folder, and convert the records of sweeps' jobs.
 
-    These records do not have the number of a format, so they are not converted with the others.
+    These records do not contain the number of their format, so the upgrade does not convert them with the other
+    records.
     """
     jobs = list(_convert_jobs(backend, root))  # a damaged one is found before anything is written
     _copy_missing_table_files(backend, root)
@@ -35,7 +36,7 @@ def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
 
 
 def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
-    """Return the values of a record with the new word instead of the old one.
+    """Return the values of a record in which ``NEW_WORD`` replaces ``OLD_WORD``.
 
     ``name`` is the path of the record relative to the root of the archive.
     """
@@ -47,7 +48,7 @@ def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
 
 
 def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
-    """Remove the table's old folder, after copying the files that exist only there."""
+    """Remove the table's old folder, after copying to the new folder those files that exist only in the old one."""
     _copy_missing_table_files(backend, root)
     for path in backend.list_files_below(root / OLD_WORD):
         backend.remove(path)
@@ -55,7 +56,7 @@ def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
 
 
 def _copy_missing_table_files(backend: Backend, root: PurePath) -> None:
-    """Copy those files from the table's old folder that the new folder lacks."""
+    """Copy to the table's new folder those files of the old folder that the new one lacks or has in another size."""
     present = backend.list_files_below(root / NEW_WORD)
     for path, status in backend.list_files_below(root / OLD_WORD).items():
         target = root / NEW_WORD / path.relative_to(root / OLD_WORD)
@@ -64,7 +65,7 @@ def _copy_missing_table_files(backend: Backend, root: PurePath) -> None:
 
 
 def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the converted values of each job of a sweep that has the old word in its settings."""
+    """Yield the path and the converted values of each job of a sweep whose settings contain ``OLD_WORD``."""
     for path in sorted(backend.list_files_below(root / "sweeps")):
         if path.suffix == ".json":
             values = read_record_and_check_checksum(backend, path)
@@ -77,9 +78,9 @@ def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
 
 
 def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a card that says how its policy was learned, with the new word instead of the old one.
+    """Return a card's entry ``learned``, which says how its policy was learned, with ``NEW_WORD`` for ``OLD_WORD``.
 
-    If the training's id is a hash of settings with the old word, the id is computed anew.
+    If the training's id is a hash of settings that contain ``OLD_WORD``, the id is computed anew.
     """
     converted = _rename_key(learned) | {"parameters": _convert_settings(learned["parameters"])}
     if "derivation" in learned:
@@ -96,9 +97,9 @@ def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> d
 
 
 def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the sets of values whose hash may be a training's id.
+    """Yield the two sets of fields of which a training's id may be the hash.
 
-    The first set is for a policy derived from games, the second for a self-improvement of any length.
+    The first set is for a policy that was derived from games, the second for a self-improvement of any length.
     """
     parameters = learned["parameters"]
     yield {"kind": learned["trainer"], "settings": parameters, "where": learned.get("where")}
@@ -107,7 +108,7 @@ def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping
 
 
 def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a kind of policy, or of a trainer that names a kind, with the new word for the old one."""
+    """Return the settings of a kind, or of a trainer that names a kind, with ``NEW_WORD`` for ``OLD_WORD``."""
     converted = dict(settings)
     if settings.get("_target_") == LINE_VALUES and settings.get("method") == OLD_WORD:
         converted["method"] = NEW_WORD
@@ -117,19 +118,19 @@ def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_label(kind: str) -> str:
-    """Return the label of a kind of policy, ``line_values(method=…)``, with the new word for the old one."""
+    """Return the label of a kind with ``NEW_WORD`` for ``OLD_WORD`` if it is ``line_values(method=…)``."""
     return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
 
 
 def _convert_override(key: str, text: str) -> str:
-    """Return ``text``, the value of a job's setting ``key``, with the new word for the old one."""
+    """Return ``text``, the value of a job's setting ``key``, with ``NEW_WORD`` for ``OLD_WORD``."""
     if key == "kind.method":
         return _replace_if_equal(text, OLD_WORD, NEW_WORD)
     return _convert_label(text) if key == "trainer.kind" else text
 
 
 def _rename_key(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping in which the new word replaces the old one as a key; the order of the keys stays."""
+    """Return a mapping in which the key ``OLD_WORD`` is renamed to ``NEW_WORD``, with the keys in the same order."""
     return {_replace_if_equal(key, OLD_WORD, NEW_WORD): value for key, value in values.items()}
 
 

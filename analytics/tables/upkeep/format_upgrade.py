@@ -30,11 +30,11 @@ FOLDERS = ("runs", policy_cards.FOLDER, sprt_verdicts.FOLDER)  # the folders of 
 
 
 def _do_nothing(_backend: Backend, _root: PurePath) -> None:
-    """Do nothing, for steps that concern only records."""
+    """Do nothing: the default for the file operations of a step that changes only records."""
 
 
 def _keep_values(_name: str, values: RecordValues) -> RecordValues:
-    """Return a record's values unchanged, for steps that concern only other files."""
+    """Return a record's values unchanged: the default for a step that changes only other files."""
     return values
 
 
@@ -64,10 +64,10 @@ STEPS: tuple[UpgradeStep, ...] = (
 
 
 def upgrade_archive(root: PurePath, steps: Sequence[UpgradeStep] = STEPS) -> list[UpgradeStep]:
-    """Upgrade the archive at ``root`` to the present format; return the steps taken, none if it is up to date.
+    """Upgrade the archive at ``root`` to the present format, and return the steps taken.
 
-    No other program may use the archive meanwhile. The upgrade begins with the oldest format of any record, because
-    records may have been copied from another archive.
+    The list is empty if the archive is up to date. No other program may use the archive meanwhile. The upgrade begins
+    with the oldest format of any record, because records may have been copied from another archive.
 
     Raises:
         RequestError: There is no archive, its format is newer than the present one, or a step is missing.
@@ -114,7 +114,7 @@ def _apply_step_without_removal(step: UpgradeStep, backend: Backend, root: PureP
 
 
 def _read_records_with_format(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the values of each record that has the number of its format."""
+    """Yield the path and the values of each record that contains the number of its format."""
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
             if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):

@@ -66,7 +66,7 @@ class _TableListing(NamedTuple):
 
 
 class _GameFiles:
-    """A run's files of games, divided into files that readers use, that must stay, and that were replaced."""
+    """A run's files of games, classified: files that readers use, other files that must stay, and replaced files."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
         """Classify a run's files of games. Raise ``FailureError`` if a file that overlaps another file is damaged."""
@@ -87,7 +87,7 @@ class _GameFiles:
     def select_derived_files_of_hidden_games(self, files: Iterable[StoredRange]) -> set[StoredRange]:
         """Select those files of a derived table that belong to hidden games.
 
-        Hidden games must stay although readers do not use them.
+        Hidden games are in files that must stay although readers use other games of the same units.
         """
         files, names = [*files], {file[:3] for file in self.hidden}
         return {
@@ -120,7 +120,10 @@ def list_needed_and_replaced_files(archive: ArchiveStore, run_id: str) -> RunTab
 
 
 def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
-    """Add the files of games to ``files``, and also the files of plies, which stay as long as their games stay."""
+    """Add a run's files of games and of plies to ``files``, as needed or as replaced.
+
+    A file of plies is needed as long as its games are.
+    """
     mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))
     files.replaced.update(
@@ -212,7 +215,7 @@ class UnneededFile:
     replaced: bool = False  # readers use other files instead; otherwise, a writer that was killed left the file
 
     def is_own_and_old_enough(self, least_age: float) -> bool:
-        """Return whether the file is the archive's own, by its name, and at least ``least_age`` seconds old."""
+        """Return whether the file has a name such as the archive gives and is at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
 
@@ -225,9 +228,10 @@ def parse_age(age: str) -> float:
 
 
 def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
-    """List the files in the archive's folders that no reader uses: first the replaced files, then all others, by path.
+    """List the files in the archive's folders that no reader uses.
 
-    Raises ``FailureError`` if a policy's card is damaged, because the files that it names are then unknown.
+    The replaced files come first, then all others by path. Raises ``FailureError`` if a policy's card is damaged,
+    because the files that it names are then unknown.
     """
     needed = set(_list_policy_files(archive))
     replaced: dict[PurePath, float] = {}
@@ -252,7 +256,7 @@ def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
 
 
 def _list_archive_files(archive: ArchiveStore) -> Mapping[PurePath, FileStatus]:
-    """Return the status of each file that is in one of the archive's folders or directly in its root, by path."""
+    """Return, by path, the status of each file that is in one of the archive's folders or directly in its root."""
     backend = archive.backend
     files = {
         path: status for folder in FOLDERS for path, status in backend.list_files_below(archive.root / folder).items()

@@ -38,7 +38,10 @@ def select_replaced_files(
 
 
 def _select_files_tiling_effective_ranges(files: Sequence[StoredRange], games: Ranges) -> set[StoredRange]:
-    """Select the files that, alone or with other files, make up a range that readers use, by units and fingerprints."""
+    """Select the files that, alone or together with other files, have all games of a range that readers use.
+
+    Units and fingerprints prove it; no file is read.
+    """
     inside: dict[StoredRange, list[StoredRange]] = {}
     for file in files:
         parent = games.find_range(file.first)
@@ -65,9 +68,10 @@ def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable
 
 
 def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
-    """Extend each sum of fingerprints at unit ``near`` by a file's fingerprint, and add it to the sums at ``far``.
+    """Extend the sums of fingerprints that reach one end of a file by that file's fingerprint.
 
-    ``sums`` has the sums by unit. ``near`` and ``far`` are the two ends of the file.
+    ``sums`` has a set of sums for each unit. Each sum at unit ``near``, an end of the file, is increased by
+    ``fingerprint`` and added to the sums at unit ``far``, its other end. A set keeps at most ``MAX_SUMS`` sums.
     """
     reached = {(total + fingerprint) % MODULUS for total in sums.get(near, ())}
     far_sums = sums.setdefault(far, set())

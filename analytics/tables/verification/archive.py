@@ -68,7 +68,7 @@ def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lamb
 
 
 def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
-    """Yield a problem for each entry that is neither a file nor a folder, and a problem if a folder cannot be listed.
+    """Yield a problem for each entry that is neither a file nor a folder, or if a folder cannot be listed.
 
     If there is such a problem, nothing else is verified.
     """
@@ -170,7 +170,10 @@ def _verify_run(
 def _count_effective_rows(
     rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
-    """Count the rows of a file that readers use: all rows, or the rows in its slices ``effective_ranges``."""
+    """Count those of ``rows``, the rows of a file, that readers use.
+
+    Readers use the ranges ``effective_ranges``, which are the whole file or slices of it.
+    """
     if [*effective_ranges] == [file]:
         return len(rows)
     return sum(len(select_units(rows, record.unit_line, stored.first, stored.end)) for stored in effective_ranges)
@@ -200,7 +203,11 @@ def _verify_ineffective_files(archive: ArchiveStore, record: RunRecord, ranges: 
 
 
 def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
-    """Yield a problem for all games, derived rows and verdicts that a run had according to its record but lacks now."""
+    """Yield problems for the games, derived rows and verdicts that a run had according to its record but lacks now.
+
+    There is one problem for each lost range of games, for each derived table with lost units, and for each lost
+    verdict.
+    """
     for first, end in list_lost_ranges(record, ranges):
         remedy = REPLAY_REMEDY.format(archive.format_command("archive ls"))
         fault = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"

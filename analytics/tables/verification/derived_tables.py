@@ -103,8 +103,8 @@ def verify_table(
 ) -> VerifiedRows:
     """Verify the names, the contents and the rows of the files of a run's derived table.
 
-    Rows about ``unsound`` games are not checked, because the games themselves are reported. Only rows that readers use
-    are counted.
+    ``unsound`` are the ranges of games in which a problem was found. Rows that were derived from them are not checked,
+    because the games themselves are reported. Only rows that readers use are counted.
     """
     name, games, problems = table.name, archive.list_effective_ranges(record.run_id), list[Problem]()
     folder, files = archive.folder(name, record.run_id), archive.list_files(name, record.run_id)
@@ -168,9 +168,10 @@ def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterato
 
 
 def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
-    """Yield the problems of a file of exact values, up to the first ply and kind of decision that has a problem.
+    """Yield the problems of a file of exact values.
 
-    Only the rows of one ply are in memory at a time.
+    Rows are checked by ply and kind of decision, and checking ends at the first ply and kind that has a problem. Only
+    the rows of one ply are in memory at a time.
     """
     extent, rules = AnnotationExtent.from_text_or_empty(table.stored.extent), table.record.rules
     sources = [table.read_games(source) for source in table.sources]
@@ -195,7 +196,7 @@ def _verify_decisions(table: DerivedTableFile) -> Iterator[Problem]:
 
 
 def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
-    """Yield the decisions of games by ply and kind, with the exact values that need no long search."""
+    """Yield the decisions of games by ply and kind. They contain only those exact values that need no long search."""
     first = find_first_annotated_plies(games, extent)
     return derive_decisions_by_ply(
         games, first, compute_decided_and_late_values(games.games, first, extent.choices, rules), rules
@@ -205,9 +206,10 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
 def _pair_stored_with_expected_rows(
     table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield pairs of frames: the stored rows in the place of a frame of expected rows, and the expected rows.
+    """Yield pairs (stored, expected): each frame of expected rows, with the stored rows that are in its place.
 
-    The last pair has the stored rows that are left over, if any, and an empty frame.
+    If the stored rows end early, the stored frame has fewer rows. A last pair has stored rows that are left over, if
+    any, and an empty frame.
     """
     parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
     nothing = waiting
@@ -235,7 +237,10 @@ def _verify_value_ranges(path: PurePath, frame: pl.DataFrame, choices: bool) -> 
 
 
 def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
-    """Yield a problem for each column of ``frame`` that differs from a known value in ``expected``."""
+    """Yield a problem for each column of ``frame`` that contradicts a value in ``expected``.
+
+    Values in ``expected`` that are unknown or were not counted are not compared.
+    """
     for name in ("value_before", "value_after", "saving"):
         stored, truth = frame[name], expected[name]
         is_known = truth != NOT_COUNTED if name == "saving" else truth.abs() < UNKNOWN
@@ -250,7 +255,7 @@ def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataF
 
 
 class _ValueChain:
-    """The value of each game after the latest decision that was checked, for the player who decides next."""
+    """The value of each game after its latest checked decision, as the player who decides next sees it."""
 
     def __init__(self, sources: Sequence[RangeGames], mover_chooses: bool) -> None:
         self._ids = np.sort(np.concatenate([games.game_id for games in sources]))
@@ -260,7 +265,7 @@ class _ValueChain:
     def is_continued_by(self, decisions: pl.DataFrame) -> bool:
         """Return whether the values before ``decisions`` are the values that the previous decisions left.
 
-        All of ``decisions`` are of one ply and kind. The values after them are kept for the next call.
+        All of ``decisions`` have the same ply and kind. The values after them are kept for the next call.
         """
         at = np.searchsorted(self._ids, decisions["game_id"].to_numpy())
         expected, before, after = (
@@ -287,7 +292,7 @@ def _verify_sums(table: DerivedTableFile, deriver: RowDeriver) -> Iterator[Probl
 
 
 def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-    """Yield the merged and summed rows of some tables.
+    """Yield the rows of several tables, merged and with their sums added up.
 
     The tables are not read before the first part of the rows is requested.
     """

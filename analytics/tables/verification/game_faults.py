@@ -134,7 +134,7 @@ SOLVER_MEGABYTES = 1.0  # size of the table of solved boards
 
 
 def compute_decided_and_late_values(games: Games, first: NDArray[np.int8], choices: bool, rules: Rules) -> ExactValues:
-    """Compute the exact values in games, from ply ``first`` [G] on, that need no long search.
+    """Compute those exact values that need no long search, from ply ``first`` [G] of each game on.
 
     All other values are ``UNKNOWN``. With ``choices``, the choices that preserve a value are counted on boards with at
     least ``LATE_PIECES`` pieces.

@@ -57,7 +57,7 @@ class RangeFiles:
 
 
 def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.DataFrame], list[Problem]]:
-    """Read the tables whose files exist and are sound; return them by name, and the problems of all other files."""
+    """Read the tables whose files exist and are sound; return them by name, and the problems of the other files."""
     frames, problems = {}, []
     for table in TABLE_SCHEMAS:
         path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
@@ -91,7 +91,7 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
 
 
 def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
-    """Yield a problem unless the ids of the games ascend and belong to the units in the file's name, without gaps."""
+    """Yield a problem unless the ids ascend and are exactly those of the games of the units in the file's name."""
     record, (first, end) = files.record, files.stored[:2]
     unit = record.unit_line.compute_units(game_id)
     wrong = (unit < first) | (unit >= end) | (game_id >> GAME_BITS >= len(record.pairings)) | (game_id < 0)
@@ -133,7 +133,10 @@ def _verify_pairings_and_labels(files: RangeFiles, games: pl.DataFrame) -> Itera
 
 
 def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    """Yield a problem for games that break the rules, and for openings that have the wrong length or are not shared."""
+    """Yield a problem for games that break the rules or whose opening is wrong.
+
+    An opening is wrong if it does not have the run's length, or if games that should share it have different openings.
+    """
     game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
     faulty = [*_verify_replay(files, games, plies)]
     yield from faulty

@@ -57,7 +57,10 @@ class StopSignal(Protocol):
 
 
 class StopDeadline:
-    """A deadline that starts when a request to stop is first seen. A call returns whether it has passed."""
+    """A deadline, some seconds after a stop was first seen to be requested.
+
+    Calling the object checks for the request, and returns whether the deadline has passed.
+    """
 
     def __init__(self, stop: StopSignal, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
@@ -87,7 +90,7 @@ class Task(ABC, Generic[ChunkT, ResultT]):
         """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, from which another process can build the same task."""
+        """Return the task's fields, keyed by name, from which another process can build the same task."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
 
@@ -265,7 +268,7 @@ class _ThreadPool(WorkerPool):
         return results
 
     def forward_stop_to_processes(self) -> None:
-        """Do nothing, because tasks notice the request themselves."""
+        """Do nothing, because tasks in threads notice by themselves that they should stop."""
 
     def release_workers_abandoning_chunks(self) -> None:
         self._ended = True
@@ -304,7 +307,7 @@ def available_megabytes() -> float:
 
 
 def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:
-    """Raise ``RequestError`` unless memory has room for the tables of all solvers, of ``megabytes`` MiB each.
+    """Raise ``RequestError`` unless ``solver_count`` solvers with tables of ``megabytes`` MiB each fit into memory.
 
     The error message names the largest size that fits.
     """

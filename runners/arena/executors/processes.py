@@ -33,7 +33,7 @@ WORKER_PROGRAM = (sys.executable, "-P", "-c", "from runners.arena.executors.proc
 
 
 class Processes(Executor):
-    """The executor that uses processes on this machine; its methods take their number as ``threads``.
+    """The executor that uses processes on this machine. In its methods, ``threads`` is the number of processes.
 
     A process starts when a chunk finds no idle process. The processes live as long as this object, but never longer
     than the run.
@@ -181,7 +181,10 @@ def _stop_all(workers: list[_Worker]) -> None:
 
 
 class _PipeStopSignal:
-    """The stop signal for the chunks of one pool in a worker's process. It is set when the pool's number arrives."""
+    """The stop signal, in a worker's process, for the chunks of one pool.
+
+    The signal is set when the number of the pool arrives through the worker's second pipe.
+    """
 
     def __init__(self, stop_connection: Connection, pool_number: int) -> None:
         self._stops, self._number = stop_connection, pool_number
@@ -196,7 +199,7 @@ class _PipeStopSignal:
 
 
 def run_worker() -> None:
-    """Carry out the chunks that arrive through a pipe, and send the results, until the run is gone.
+    """Carry out the chunks that arrive through a pipe, and send their results, until the run's process has ended.
 
     This function is what ``WORKER_PROGRAM`` executes.
     """
@@ -229,7 +232,7 @@ class TaskData(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A text that is equal for equal tasks only."""
+        """A text that identifies the task: two tasks have the same text only if they are equal."""
         return json.dumps(self, sort_keys=True, default=repr)
 
 
@@ -241,7 +244,7 @@ def build_task_data(task: Task[Any, Any] | Worker[Any, Any], base_of_relative_pa
         base_of_relative_paths: The folder to which relative paths refer.
 
     Raises:
-        TypeError: ``task`` is a function and no ``Task``, so it cannot be sent to another process.
+        TypeError: ``task`` is a plain function, not a ``Task``, so it cannot be sent to another process.
 
     """
     if not isinstance(task, Task):
@@ -255,7 +258,7 @@ _worker_cache: dict[str, LazyWorker] = {}  # the last task's worker by ``TaskDat
 
 
 def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
-    """Carry out a chunk of a task; return its result or the exception raised, and the warnings that were logged."""
+    """Carry out a chunk of a task; return its result or the exception raised, with the warnings and errors logged."""
     collector, root = _LogCollector(logging.WARNING), logging.getLogger()
     root.addHandler(collector)
     try:

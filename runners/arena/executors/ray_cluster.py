@@ -130,9 +130,9 @@ class _RayPool(WorkerPool):
 
 
 class _RayDriver:
-    """The process that talks to Ray, as the run sees it.
+    """The run's handle on the process that talks to Ray.
 
-    The process receives tasks, each with a chunk, or None to cancel all tasks, and sends the results.
+    The run sends this process a message with a task and a chunk, or None to cancel all tasks, and receives the results.
     """
 
     def __init__(self, address: str) -> None:
@@ -156,7 +156,10 @@ class _RayDriver:
             raise FailureError(f"the Ray cluster at ray.address={address} has no cores: start workers that have some")
 
     def send(self, message: tuple[TaskData, Any] | None) -> None:
-        """Send a message to the process. Raises ``FailureError`` if the process has ended."""
+        """Send the process a task and a chunk, or None to cancel all tasks.
+
+        Raises ``FailureError`` if the process has ended.
+        """
         with self._explain_lost_cluster():
             self._connection.send(message)
 
@@ -165,9 +168,10 @@ class _RayDriver:
         return self._connection.poll(POLL_SECONDS)
 
     def receive(self) -> Any:
-        """Receive the result of a chunk, or None if the chunk was cancelled.
+        """Receive the next message from the process, and return it.
 
-        Raises ``FailureError`` if the process or task failed.
+        The first message is the cluster's number of cores. Each further message is the result of a chunk, or None for a
+        chunk that was cancelled. Raises ``FailureError`` if the process or a task failed.
         """
         with self._explain_lost_cluster():
             message = self._connection.recv()
@@ -219,7 +223,7 @@ def _resolve_address(address: str) -> str:
 def _set_variables_and_block_signals(**variables: str) -> Iterator[None]:
     """Set environment variables and block signals while the context's body starts the driver.
 
-    The driver inherits the variables and the blocked signals. So signals that request an end reach only the run itself.
+    The driver inherits both, so signals that ask the program to end reach only the run itself.
     """
     old_values = {name: os.environ.get(name) for name in variables}
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -240,7 +244,10 @@ def _set_variables_and_block_signals(**variables: str) -> Iterator[None]:
 
 
 def _run_driver(connection: Connection, address: str) -> None:
-    """Carry out on Ray the tasks that the run sends, until the run is gone."""
+    """Connect to the cluster at ``address``, and carry out on it the tasks that the run sends, until the run has ended.
+
+    This function runs in a process of its own. It first sends the cluster's number of cores.
+    """
     _leave_process_group_and_drop_signals()
     null_descriptor = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
@@ -293,7 +300,7 @@ def _connect_and_count_cores(address: str) -> int:
 def _run_tasks(connection: Connection) -> None:
     """Carry out the tasks that the run sends, and send their results back.
 
-    Raises ``EOFError`` when the run, or this machine's part of Ray, is gone.
+    Raises ``EOFError`` when the run has ended, or when the cluster's node on this machine has died.
     """
     import ray
 
@@ -319,7 +326,7 @@ def _run_tasks(connection: Connection) -> None:
 def _fetch_result_unless_cancelled(finished_task: Any) -> TaskResult | None:
     """Return the result of a finished task, or None if the task was cancelled before it began.
 
-    Raises ``FailureError`` if the task cannot run, and ``EOFError`` if this machine's part of the cluster has died.
+    Raises ``FailureError`` if the task cannot run, and ``EOFError`` if the cluster's node on this machine has died.
     """
     import ray
     from ray import exceptions
@@ -351,7 +358,10 @@ def _describe_error(error: Exception) -> str:
 
 
 def run_remote_task(task: TaskData, chunk: Any) -> TaskResult:
-    """Carry out a chunk on a machine of the cluster. If Ray cancels the task, the chunk is asked to end early."""
+    """Carry out a chunk on a machine of the cluster, and return its result.
+
+    If Ray cancels the task, the chunk is asked to end early, and its partial result is returned.
+    """
     stop, ended, results = threading.Event(), threading.Event(), list[TaskResult]()
 
     def run_task_and_keep_result() -> None:

@@ -31,11 +31,11 @@ MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process, be
 class Engine:
     """An agent whose turns come from an external program, the engine.
 
-    ``command`` is the program with its arguments. It is split as a shell would split it, but no shell runs it. Without
-    a command, a Python example is used as a sample.
+    ``command`` is the program with its arguments. It is split as a shell would split it, but no shell runs it. If it is
+    None, the engine is the example in Python that comes with this project.
 
     Raises:
-        RequestError: The program does not exist.
+        RequestError: The program does not exist, or ``command`` cannot be split into words.
 
     """
 
@@ -70,14 +70,17 @@ class Engine:
         return EnginePlayer(self, rules)
 
     def start_process(self, rules: Rules | None) -> EngineProcess:
-        """Start a process that is ready to play by ``rules``, or that has not been sent any rules if they are None.
+        """Start a process and, unless ``rules`` is None, prepare it to play by ``rules``.
 
         Raises ``RequestError`` if the engine fails.
         """
         return EngineProcess(self._command, rules, self._limits.megabytes)
 
     def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
-        """Try each rule of the protocol on the engine and yield the results, for ``qarena agents check``."""
+        """Check whether the engine keeps each rule of the protocol, and yield the results.
+
+        ``qarena agents check`` shows them.
+        """
         return try_protocol_rules(lambda: self.start_process(rules), rules)
 
     @property
@@ -97,14 +100,14 @@ class PartialTurns(NamedTuple):
 
 
 class EnginePlayer(PythonPlayer):
-    """A player with an engine process for each thread that requests turns at the same time.
+    """A player with as many engine processes as there are threads that request turns concurrently.
 
     If a process ends, is late or writes an invalid answer, the game in which its turn was due is forfeited, and a new
     process takes over.
     """
 
     def __init__(self, engine: Engine, rules: Rules) -> None:
-        """Start a first process. Raises ``RequestError`` as ``Engine.build_player`` does."""
+        """Start the first process. Raises ``RequestError`` as ``Engine.build_player`` does."""
         super().__init__(None)
         self._engine, self._rules = engine, rules
         self._idle = [engine.start_process(rules)]  # the last one is used next
@@ -113,7 +116,12 @@ class EnginePlayer(PythonPlayer):
     def _choose_turns(
         self, batch: Batch, rng: Streams, evaluations: Evaluations | None
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Return cells and gifts, and fill in ``evaluations``. Raises ``SomeTurnsFailedError`` if a turn failed."""
+        """Request a turn for each of the ``B`` positions, and return the cells [B] and the gifts [B].
+
+        ``evaluations`` is filled in if given. If a turn fails, the other turns are still requested; then
+        ``SomeTurnsFailedError`` is raised, which contains the turns and the failures. After ``MAX_FAILURES_IN_A_ROW``
+        consecutive failures, the remaining turns count as failed too.
+        """
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
         failures_in_a_row = 0

@@ -48,7 +48,7 @@ class RuleCheck(NamedTuple):
 
 
 def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]:
-    """Try each rule of the protocol on an engine, and yield the result for each rule.
+    """Check whether an engine keeps each rule of the protocol, and yield one result per rule.
 
     ``start`` starts a process that is ready to play by ``rules``.
     """
@@ -59,7 +59,7 @@ def try_protocol_rules(start: StartProcess, rules: Rules) -> Iterator[RuleCheck]
 def _find_rule_fault(rule: ProtocolRule, start: StartProcess, rules: Rules) -> str | None:
     """Return how the engine breaks one rule, or None if it keeps the rule.
 
-    The processes that the check starts are stopped at its end.
+    Afterwards, all processes that the check of this rule has started are stopped.
     """
     with ExitStack() as ends:
 
@@ -85,9 +85,11 @@ def _build_positions_and_seeds(rules: Rules, count: int) -> tuple[Batch, NDArray
 
 
 def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[tuple[int, int]]:
-    """Request and return the turns (cell, gift) in ``count`` positions.
+    """Send ``content``, which ends with ``go``, and return the turns (cell, gift) that the engine answers.
 
-    Raises ``EngineError`` if an answer is no turn or does not come.
+    ``content`` usually holds ``count`` positions too; it does not if the engine has already received them.
+
+    Raises ``EngineError`` if an answer is not a turn, or if fewer than ``count`` answers arrive in time.
     """
     turns: list[tuple[int, int]] = []
     try:
@@ -104,9 +106,9 @@ def _request_turns(process: EngineProcess, content: bytes, count: int) -> list[t
 
 
 def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return what shows that the engine does not flush a turn at once, or None if nothing shows it.
+    """Return evidence that the engine does not flush each turn at once, or None if there is no such evidence.
 
-    A turn that takes long is no fault.
+    An engine that is merely slow does not break this rule.
     """
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     request = format_position_lines(batch.select_range(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
@@ -124,10 +126,10 @@ def _find_flush_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_batched_versus_single_turn_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return the first position whose turn among many positions differs from its turn alone, or None if there is none.
+    """Describe the first position in which the engine's turn depends on whether other positions are sent with it.
 
-    If many positions are sent before one ``go``, the engine must answer them in the same order, each with the turn that
-    it chooses if the position is sent alone.
+    Returns None if there is no such position. If many positions are sent before one ``go``, the engine must answer them
+    in the same order, and in each position choose the turn that it chooses if the position is sent alone.
     """
     batch, seeds = _build_positions_and_seeds(rules, MANY_POSITIONS)
     process = start()
@@ -147,9 +149,9 @@ def _find_batched_versus_single_turn_fault(start: StartProcess, rules: Rules) ->
 
 
 def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return what is illegal about a turn or an evaluation, or None if all are legal.
+    """Describe the first illegal turn of the engine, or return None if all its turns are legal.
 
-    A turn must name an empty cell and a remaining piece, and an evaluation must be in range.
+    A turn must name an empty cell and a remaining piece. Raises ``EngineError`` if an evaluation is out of range.
     """
     batch, seeds = _build_positions_and_seeds(rules, len(LEGAL_PLIES) + 1)
     turns = _request_turns(start(), format_position_lines(batch, seeds) + b"go\n", len(seeds))
@@ -160,7 +162,7 @@ def _find_legality_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return what the engine writes although it must be silent, or None if it is silent.
+    """Return what the engine writes while it must be silent, or None if it is silent.
 
     It must be silent until it receives ``go``, and after a ``go`` without positions.
     """
@@ -179,9 +181,9 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_timed_go_answer_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Return how the answer to ``go SECONDS`` breaks the protocol, or None if it does not.
+    """Check that the engine answers ``go SECONDS`` in the same form as ``go``, and return None.
 
-    The answer must have the same form as the answer to ``go``.
+    Raises ``EngineError`` if it does not.
     """
     batch, seeds = _build_positions_and_seeds(rules, 2)
     _request_turns(start(), format_position_lines(batch, seeds) + b"go 5\n", 2)

@@ -41,11 +41,11 @@ class EngineProcess:
     """A running engine that is ready to play by the given rules."""
 
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
-        """Start the engine and greet it; send it ``rules`` unless they are None.
+        """Start the engine and exchange greetings with it; then send it ``rules`` unless they are None.
 
-        If the engine is silent, its input is closed, because an engine that does not flush its output answers only
-        then. The engine is then started again with more time, because it may just be slow. Raises ``RequestError`` if
-        the engine does not become ready.
+        If the engine does not answer, its input is closed, because an engine that does not flush its output answers
+        only then. The engine is then started again with more time, because it may just be slow. ``megabytes`` limits
+        its memory; None means no limit. Raises ``RequestError`` if the engine does not become ready.
         """
         self._megabytes = megabytes
         try:
@@ -63,7 +63,7 @@ class EngineProcess:
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
     def _start(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
-        """Start the engine, greet it, and send it ``rules`` unless they are None.
+        """Start the engine and exchange greetings with it; then send it ``rules`` unless they are None.
 
         Each answer may take ``seconds``. Raises ``EngineError`` or ``TurnTimeoutError``.
         """
@@ -82,7 +82,7 @@ class EngineProcess:
             self._greet(line, seconds)
 
     def _greet(self, line: str, seconds: float) -> None:
-        """Send a line, and read the answers up to and including ``ready``.
+        """Send the greeting or the line with the rules, and read the engine's answer up to and including ``ready``.
 
         Raises ``EngineError`` or ``TurnTimeoutError``.
         """
@@ -112,10 +112,10 @@ class EngineProcess:
             self.stop()
 
     def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
-        """Send positions and ``go``, and yield the answer to each position.
+        """Send ``content``, which consists of positions and ``go``, and yield the answer to each position.
 
-        An answer is a turn (cell, gift), or a line that is no turn. ``evaluation`` holds what the engine has reported
-        about the turn that was yielded last.
+        An answer is a turn (cell, gift), or the engine's line if that is not a turn. ``evaluation`` holds what the
+        engine has reported about the turn that was yielded last.
 
         Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
         """
@@ -144,7 +144,7 @@ class EngineProcess:
                 self.evaluation = Evaluation()
 
     def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
-        """Send bytes, and yield each line that the engine then writes, without its line break, until the caller stops.
+        """Send ``content``, then yield the lines that the engine writes, without line breaks, until the caller stops.
 
         Each line may take ``seconds``, including the ``info`` lines before it. Writing and reading alternate, so that
         neither side waits for the other. Raises ``EngineError`` and ``TurnTimeoutError``.
@@ -190,9 +190,10 @@ class EngineProcess:
         self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
 
     def _build_end_error(self) -> EngineError:
-        """Build an error that says how the engine ended, with its main error message since the last request.
+        """Build an error that says how the engine ended, and with which main error message.
 
-        A note for the log contains the last lines of standard error.
+        Only messages since the last request are considered. The last lines of its standard error are added as a note,
+        for the log.
         """
         code = self._process.wait_and_kill_group(QUIT_SECONDS)
         if code is None:

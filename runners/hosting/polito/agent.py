@@ -24,8 +24,9 @@ class Polito:
     """A player written for the ``quarto`` package of the Politecnico di Torino, run unmodified in subprocesses.
 
     Games proceed as in that package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece``
-    and ``place_piece`` are called in the same order. The player uses the package in its folder or, without one,
-    ``quarto.objects``. The rules of the run decide which lines win, whatever the player's own game says.
+    and ``place_piece`` are called in the same order. The player uses the ``quarto`` package in its folder or, if there
+    is none, this project's ``quarto.objects``. The rules of the run decide which lines win, whatever the player's own
+    game says.
 
     Args:
         folder: Folder from which the player's own program runs.
@@ -34,7 +35,7 @@ class Polito:
         game: Class of the player's games, ``module.Class``, if it is not the package's.
         game_kwargs: Arguments of that class.
         python: Interpreter of the player; None means the run's.
-        reuse: Whether one player plays all its games, one after the other.
+        reuse: Whether a single instance of the player plays all games, one after the other.
         most_asks: Number of illegal answers in a row after which a game is given up.
         limits: Limits of the subprocesses.
 
@@ -93,9 +94,9 @@ class Polito:
     def data_files(self) -> list[Path]:
         """The files on which the player's turns depend.
 
-        These are the Python sources in the player's folder, the files in that folder that the sources name, the modules
-        from elsewhere that were imported to build the player, and this package's own modules. Raises ``RequestError``
-        if the player cannot be built.
+        These are the Python sources in the player's folder, other files in that folder whose names occur in the
+        sources, the modules from elsewhere that were imported to build the player, and this package's own modules.
+        Raises ``RequestError`` if the player cannot be built.
         """
         folder = Path(self._setup["folder"])
         folder_files = [
@@ -158,7 +159,7 @@ def _is_outside_excluded_folders(path: Path) -> bool:
 
 
 def _list_player_classes(folder: Path) -> Iterator[str]:
-    """Yield each class with a ``choose_piece`` in the modules of a folder, as ``module.Class``.
+    """Yield the path ``module.Class`` of each class in a folder's modules that has a method ``choose_piece``.
 
     Modules in the folder itself and in its direct subfolders are searched.
     """

@@ -54,16 +54,17 @@ MAX_OUTPUT_BYTES = 100_000  # size of a player's output that is kept
 
 
 class OutOfTimeError(BaseException):
-    """The exception that ends a turn that takes too long.
+    """The exception that interrupts a turn that takes too long.
 
     It is not an ``Exception``, because a player might catch that.
     """
 
 
 class TurnAnswers(NamedTuple):
-    """The answers to requests for turns.
+    """The answers to several requests for turns.
 
-    They consist of the fields of ``player.Remarks``, and of the cells and gifts in ``ANSWER_FORMAT``.
+    ``remarks`` has the fields of ``player.Remarks`` except ``printed``. ``turns`` holds all cells and then all gifts,
+    each in the format ``ANSWER_FORMAT``.
     """
 
     remarks: dict[str, Any]
@@ -92,7 +93,10 @@ class LiveGames:
         self._failures: list[dict[str, Any]] = []
 
     def measure_game_bytes(self) -> int:
-        """Build a player, and return how many bytes one more live game takes. Raises what the player raises."""
+        """Build a player, and return how many bytes of memory each further live game takes.
+
+        Raises what the player raises.
+        """
         started, bytes_before = time.monotonic(), _read_resident_bytes()
         self._begin_game_ending_others_if_reused(0, 0, 0)
         if not self._reuse and time.monotonic() - started < QUICK_SECONDS:
@@ -103,9 +107,9 @@ class LiveGames:
         return growth
 
     def find_missing_attribute_in_trial_game(self) -> str:
-        """Play a game in seat 0, and return what the player's game lacks, or "" if nothing is missing.
+        """Play a game in seat 0, and name the attribute that the player needs but its game lacks, or return "".
 
-        The message names the required attribute that is missing. All other errors are ignored here.
+        All other errors are ignored here, because they are reported in the games that they end.
         """
         live, hand = self._begin_game_ending_others_if_reused(0, 0, 0), NONE
         board: dict[int, int] = {}
@@ -131,10 +135,10 @@ class LiveGames:
         self._games.clear()
 
     def take_turns(self, questions: Iterable[tuple[int, ...]]) -> TurnAnswers:
-        """Take the turns for which ``questions`` ask, in order, and return them with the fields of ``player.Remarks``.
+        """Ask the player for the turn in the position of each question, in order.
 
-        ``QUESTION_FORMATS`` defines the fields of a question. A turn that failed is returned as NONE for both cell and
-        gift, and the remarks describe its failure.
+        ``QUESTION_FORMATS`` defines the fields of a question. If a turn fails, both its cell and its gift are NONE, and
+        the remarks describe the failure.
         """
         cells, gifts = [], []
         self._failures = []
@@ -184,7 +188,7 @@ class LiveGames:
         return self._games[slot]
 
     def end_games(self, slots: list[int]) -> None:
-        """End the games in some slots, so that new games begin there. All other games go on."""
+        """End the games in ``slots``, so that new games begin there. All other games go on."""
         for slot in slots:
             self._end_game(slot)
 
@@ -204,9 +208,10 @@ class LiveGames:
             raise OutOfTimeError
 
     def _build_failure_with_lateness(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
-        """Build the values that describe the failure to answer question ``i``.
+        """Build the fields of ``player.GameFailure`` for question ``i``, which ``error`` kept from being answered.
 
-        The failure counts as a late turn if the turn took too long, whatever ``error`` was raised.
+        The failure counts as a late turn if the turn took too long, whatever ``error`` is. ``turn_start`` is in
+        nanoseconds, or 0 if the turn was not timed.
         """
         is_late = (
             turn_start
@@ -306,9 +311,10 @@ def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str,
 
 
 def _find_trial_fault_in_fork(games: LiveGames) -> str:
-    """Play a trial game in a fork of this process, so that the player learns nothing, and return its fault or "".
+    """Play a trial game in a fork of this process, and return its fault, or "" if it has none.
 
-    A game that takes longer than ``TRIAL_SECONDS`` is ended, and has no fault.
+    The fork keeps the player in this process from learning anything in the trial game. A game that takes longer than
+    ``TRIAL_SECONDS`` is ended, and counts as faultless.
     """
     reader, writer = os.pipe()
     fork_pid = os.fork()

@@ -23,7 +23,7 @@ class BoardChangedError(Exception):
 
 
 class AnswerChecker:
-    """The limit on illegal answers, the counts of illegal answers, and what all live games have in common."""
+    """The winning lines and the limit on illegal answers, which all live games share, and counts of illegal answers."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
         """Initialise the counts with zero.
@@ -44,7 +44,11 @@ class AnswerChecker:
         self.given_up = ""  # the last answer because of which a game was given up
 
     def count_and_allow_retry(self, asks: int, call: str, answer: object) -> bool:
-        """Count an illegal answer, the ``asks``-th one in a row; return whether the player may try again."""
+        """Count an illegal answer, and return whether the player may try again.
+
+        ``asks`` is the number of illegal answers in a row, including this one; ``call`` is the name of the method that
+        returned ``answer``.
+        """
         if asks < self.most_asks:
             self.asked_again += 1
             return True
@@ -61,7 +65,8 @@ class AnswerChecker:
 class LiveGame:
     """One live game of a player.
 
-    ``game`` is new and knows its players; it may be an instance of any class that the player uses.
+    ``game`` is the player's own game object, of any class that the player uses. It must be new, and must have been told
+    its players.
     """
 
     def __init__(self, game: Any, player: Any, seat: int, streams: GameStreams, answer_checker: AnswerChecker) -> None:
@@ -79,8 +84,8 @@ class LiveGame:
         """Return the player's cell and gift in a position; NONE stands for a cell or a gift that is not needed.
 
         ``game_server.QUESTION_FORMATS`` describes the arguments. The first turn of a game needs no cell, and a
-        placement that ends the game needs no gift. Raises what the player raises, ``AnswerError`` for an answer in
-        another form, and ``BoardChangedError``.
+        placement that ends the game needs no gift. Raises what the player raises, ``AnswerError`` if an answer is
+        neither a cell nor a piece, and ``BoardChangedError``.
         """
         self.streams.activate()
         new_cells = occupied & ~self._occupied
@@ -121,7 +126,8 @@ class LiveGame:
     def _request_cell_and_legality(self, piece: int) -> tuple[int, bool]:
         """Request a cell for the piece in hand until the answer is legal or the limit of illegal answers is reached.
 
-        Returns the last cell, and whether it is legal. A legal cell is recorded.
+        Returns the last cell that the player answered, and whether it is legal. If it is legal, the placement is
+        recorded.
         """
         asks = 1
         while True:

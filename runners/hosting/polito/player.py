@@ -71,14 +71,14 @@ class PlayerFacts(msgspec.Struct):
 
 @dataclass
 class GameFailure(ErrorDetails):
-    """The description of a failed turn, which the subprocess sends in place of the turn."""
+    """The description of a failed turn, which the subprocess sends in addition to a turn without cell and gift."""
 
     index: int  # index of the question
     late: bool
 
 
 class Remarks(msgspec.Struct):
-    """The remarks that a subprocess sends along with its answers."""
+    """The remarks that a subprocess sends along with its turns: failures, illegal answers and printed text."""
 
     failed: list[GameFailure]
     asked_again: int  # illegal answers after which the player was asked again
@@ -127,9 +127,10 @@ class PolitoSubprocess(Subprocess):
         return self._shared[QUESTION_INDEX]
 
     def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """Return the answers to ``questions``, first all cells and then all gifts, and the remarks about the answers.
+        """Return the turns for ``questions``, and the remarks of the subprocess about them.
 
-        Raises ``SubprocessDiedError``, and ``TurnTimeoutError`` if a turn does not end after it was interrupted.
+        The array holds the cells of all turns, followed by the gifts of all turns. Raises ``SubprocessDiedError``, and
+        ``TurnTimeoutError`` if a turn goes on although it was interrupted.
         """
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
@@ -141,9 +142,9 @@ class PolitoSubprocess(Subprocess):
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
     def _interrupt_late_turns_or_raise_timeout(self, seconds: float) -> None:
-        """Wait for a response, and interrupt each turn that takes longer than ``seconds``.
+        """Wait until a response begins, and interrupt each turn that takes longer than ``seconds``.
 
-        Raises ``TurnTimeoutError`` if a turn goes on for ``GRACE_SECONDS`` after that.
+        Raises ``TurnTimeoutError`` if a turn still goes on ``GRACE_SECONDS`` after its time.
         """
         next_wait = seconds
         while not self.has_response(next_wait):
@@ -161,7 +162,7 @@ class PolitoSubprocess(Subprocess):
 
 
 class PolitoSubprocessPool:
-    """The setup, the ready subprocess and the counts that all players of one agent share."""
+    """What all players of one agent share: the setup, the first subprocess until a player takes it, and the counts."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         """Start the first subprocess. Raises ``RequestError`` if the player cannot be built."""
@@ -198,8 +199,8 @@ class PolitoSubprocessPool:
 class PolitoPlayer(BatchPlayer):
     """A player with a subprocess of its own, in which each slot has a live game.
 
-    A failed game does not end the other games. If the subprocess dies or has to be ended, a new one replaces it, in
-    which new players continue the other games from their positions.
+    A failed game does not end the other games. If the subprocess dies or has to be ended, a new subprocess replaces it,
+    and new instances of the player continue the other games from their positions.
     """
 
     copy_obstacle = "it plays in a process of its own"
@@ -215,7 +216,7 @@ class PolitoPlayer(BatchPlayer):
         return PolitoPlayer(self._pool)
 
     def remarks(self) -> list[str]:
-        """Return lines about the illegal answers of the player in all threads."""
+        """Return lines about the illegal answers that the agent's players gave in all threads."""
         count, given_up = self._pool.asked_again, self._pool.given_up
         retry_remarks = (
             [f"gave {format_count_with_noun(count, 'illegal answer')} and was asked again, as its package does"]
@@ -231,7 +232,7 @@ class PolitoPlayer(BatchPlayer):
 
     @property
     def printed(self) -> str:
-        """Everything that the player has printed in all threads."""
+        """Everything that the agent's players have printed in all threads."""
         return self._pool.printed
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (slots begin their games by themselves)
@@ -266,17 +267,17 @@ class PolitoPlayer(BatchPlayer):
         slots: NDArray[np.uint32] | None = None,
         evaluations: Evaluations | None = None,  # noqa: ARG002  (it has none)
     ) -> Turns:
-        """Take the turns in a batch of positions.
+        """Return the turns that the player takes in a batch of positions.
 
         Args:
             batch: Positions [B].
             rng: Streams of the turns [B].
-            slots: Numbers of the started games [B] to which the positions belong. Without them, each position is a game
-                of its own that has just begun.
+            slots: Numbers of the started games [B] to which the positions belong. If None, each position belongs to a
+                game of its own, which begins with this call.
             evaluations: Ignored, because such players report none.
 
         Raises:
-            SomeTurnsFailedError: Some turns were not taken.
+            SomeTurnsFailedError: The player failed to take some of the turns.
 
         """
         if slots is None:
@@ -301,9 +302,10 @@ class PolitoPlayer(BatchPlayer):
         turns: Turns,
         failures: dict[int, BaseException],
     ) -> NDArray[np.intp]:
-        """Fill in the turns or failures of pending questions, and return the indices of questions to ask again.
+        """Request the turns of pending questions, and return the indices of the questions that are still pending.
 
-        Questions have to be asked again if the subprocess was replaced.
+        The turns are written to ``turns``, and errors to ``failures`` by the index of the question. Questions are still
+        pending if the subprocess had to be replaced.
         """
         subprocess = self._subprocess = self._subprocess or self._take_subprocess_from_pool()
         try:
@@ -331,7 +333,7 @@ class PolitoPlayer(BatchPlayer):
 
 
 def _describe_interpreter_fault(python: str) -> str:
-    """Return what is wrong with an interpreter, as the end of a message, or "" if nothing is wrong.
+    """Return a clause for the end of a message that says what is wrong with an interpreter, or "" if nothing is.
 
     The program may be too old, or may not be Python.
     """

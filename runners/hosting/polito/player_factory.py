@@ -61,7 +61,10 @@ class PlayerFactory:
         return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
     def describe_missing_library_or_attribute(self, error: BaseException) -> str:
-        """Return advice about a missing library or game attribute as the end of a message, or "" if there is none."""
+        """Return advice if ``error`` says that a library or an attribute of the game is missing, else "".
+
+        The advice is the end of a message.
+        """
         return (
             _describe_missing_library(error, self._setup)
             if isinstance(error, ModuleNotFoundError)
@@ -69,7 +72,10 @@ class PlayerFactory:
         )
 
     def describe_missing_game_attribute(self, error: BaseException) -> str:
-        """Return advice about an attribute that the game lacks as the end of a message, or "" if there is none."""
+        """Return advice if ``error`` says that the game lacks an attribute, else "".
+
+        The advice is the end of a message.
+        """
         match = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
         if not (isinstance(error, AttributeError) and match and match.group(1) == self._game.__name__):
             return ""
@@ -88,8 +94,9 @@ class PlayerFactory:
     def seat_player(self, game: Any, player: Any, seat: int) -> None:
         """Tell a game who its players are: ``player``, and an opponent that is never called.
 
-        The opponent is an instance of the package's class. Instead, a copy of ``player`` is used if that class needs
-        more than a game, or if the game calls a method of its players that only the player's class has.
+        The opponent is an instance of the package's own class ``Player`` or, if that does not work, a copy of
+        ``player``. It does not work if ``Player`` cannot be built from a game alone, or if the game uses an attribute
+        of its players that only ``player`` has.
         """
         try:
             opponent = self._objects.Player(game)
@@ -122,9 +129,9 @@ def simulate_main_in_folder(folder: str) -> None:
 
 
 class _FolderFinder:
-    """A finder that looks for packages with given names in a folder, even in subfolders without an ``__init__.py``.
+    """A finder of packages with given names in a folder, even if they are subfolders without an ``__init__.py``.
 
-    Python itself would prefer a package of the same name anywhere on its path to such a subfolder.
+    Without this finder, Python would prefer a package of the same name anywhere on its path to such a subfolder.
     """
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:
@@ -136,7 +143,7 @@ class _FolderFinder:
 
 
 class _MainModule(types.ModuleType):
-    """The folder's ``main.py`` as a module, which finds missing names in the folder's other modules.
+    """A stand-in for the ``main.py`` of the folder, which looks up missing names in the folder's other modules.
 
     A player may have pickled objects under such names when its program ran as ``main.py``.
     """
@@ -227,9 +234,10 @@ def _list_modules(folder: str) -> list[str]:
 
 
 def _find_game_module_or_package(player: type[Any]) -> Any:
-    """Return the module that defines ``Quarto`` and ``Player``.
+    """Return the module that has ``Quarto`` and ``Player``.
 
-    This is the module of the player's base class or, if it does not define both, the package ``quarto``.
+    This is the module of the player's base class ``Player`` if it has ``Quarto`` too, otherwise the package ``quarto``
+    or its module ``quarto.objects``.
     """
     for base in player.__mro__[1:]:
         module = sys.modules.get(base.__module__)
@@ -254,10 +262,10 @@ def _check_kwargs(
 
 
 def _find_game_parameter_unless_first(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Return the name of the parameter that takes the game: the first parameter that ``kwargs`` do not name.
+    """Return the name of the constructor's parameter that takes the game: the first one that is not in ``kwargs``.
 
-    Returns None if this is the very first parameter, because its name may be unknown or may not work as a keyword. The
-    game is then a positional argument.
+    Returns None if this is the constructor's very first parameter. The game is then passed as a positional argument,
+    because the name of that parameter may be unknown or may not work as a keyword.
     """
     try:
         parameters = [*inspect.signature(player).parameters.values()]

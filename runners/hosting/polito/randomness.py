@@ -35,7 +35,7 @@ class GameRandom(random.Random):
 
     @property
     def gauss_next(self) -> float | None:
-        """The second of the two numbers that ``gauss`` computes at a time."""
+        """The second of the two numbers that ``gauss`` computes together; None if there is none left to use."""
         value: float | None = vars(self.current).get("gauss_next")
         return value
 
@@ -45,9 +45,9 @@ class GameRandom(random.Random):
 
 
 class SwappableNumpyState:
-    """A state of ``numpy.random`` as a separate generator.
+    """A state of ``numpy.random``, kept as a generator that can be put in place of NumPy's.
 
-    Since version 1.24, NumPy can exchange its generator.
+    This needs NumPy 1.24, the first version that can exchange its generator.
     """
 
     def __init__(self, module: Any) -> None:
@@ -59,10 +59,10 @@ class SwappableNumpyState:
 
 
 class CopiedNumpyState:
-    """A state of ``numpy.random`` that is copied in and out, for NumPy before version 1.24.
+    """A state of ``numpy.random`` that is copied into NumPy's generator and back, for NumPy before version 1.24.
 
-    ``normal`` computes two numbers at a time; the second is lost if another game's state is activated before it is
-    used.
+    ``normal`` computes two numbers at a time. The second one is lost if the state of another game is activated before
+    it is used.
     """
 
     active: CopiedNumpyState | None = None
@@ -85,7 +85,10 @@ class GameStreams:
     __slots__ = ("numpy", "python")
 
     def __init__(self, seed: int, numpy: Any) -> None:
-        """Seed the generators and activate them. ``numpy`` is a state of ``numpy.random``, or None without NumPy."""
+        """Seed the generators and activate them.
+
+        ``numpy`` is a state of ``numpy.random``, or None if NumPy is not installed.
+        """
         self.python, self.numpy = random.Random(seed), numpy
         self.activate()
         if numpy:
@@ -121,8 +124,8 @@ class StreamPool:
 def patch_random_returning_state_factory() -> Callable[[], Any]:
     """Let the functions of ``random`` and ``numpy.random`` draw from the current game's generators.
 
-    This must be called before a player is imported. Returns a function that builds states of ``numpy.random``; without
-    NumPy, the function returns None.
+    This must be called before a player is imported. Returns a function that builds states of ``numpy.random``; if NumPy
+    is not installed, that function always returns None.
     """
     shared_generator, game_generator = random._inst, GameRandom()
     for name in random.__all__:
@@ -138,7 +141,7 @@ def patch_random_returning_state_factory() -> Callable[[], Any]:
 
 
 def _patch_unseeded_functions(module: Any) -> None:
-    """Keep functions of ``numpy.random`` from taking a seed from the operating system if the caller gives none."""
+    """Keep functions of ``numpy.random`` from using a seed of the operating system when the caller gives none."""
     original_seed: Callable[..., None] = module.seed
     original_default_rng: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 

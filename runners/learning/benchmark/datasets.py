@@ -93,10 +93,7 @@ DATASETS = (
 
 
 class DatasetSplit(NamedTuple):
-    """The training or validation split of a dataset.
-
-    It has the number of games and the seed from which it is generated.
-    """
+    """The training or validation split of a dataset, with the requested number of games and the seed."""
 
     dataset: BenchmarkDataset
     validation: bool
@@ -171,9 +168,9 @@ class DatasetRequest(NamedTuple):
 
 
 def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Event) -> bool:
-    """Make the splits that do not exist yet, and return whether all exist in the end.
+    """Make the splits that do not exist yet, and return whether all splits exist in the end.
 
-    If ``stop`` is set before that, games that have been played are kept, so the same request continues the work later.
+    If ``stop`` is set earlier, games that have been played are kept, so that the same request can continue the work.
     Raises ``RequestError`` if the folder already holds a dataset with different games or if Minari is not installed,
     and ``FailureError`` if the disk cannot be written.
     """
@@ -288,7 +285,7 @@ def _write_archive(split: DatasetSplit, spec: RunSpec, work_folder: Path, folder
 
 
 def build_source_run_record(split: DatasetSplit, spec: RunSpec) -> dict[str, Any]:
-    """Build the record from which the games of a dataset can be identified."""
+    """Build the record that identifies the games of a split by their run, their seed and their number."""
     return {"run_id": spec.run_id, "seed": split.seed, "games": split.total_games, "opening_plies": OPENING_PLIES}
 
 

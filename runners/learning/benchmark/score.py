@@ -61,8 +61,8 @@ def build_player_spec(label: str) -> AgentSpec:
 def compute_mean_return(tally: Tally) -> Estimate:
     """Compute the first agent's mean return, from -1 to 1, with a 95 % interval that treats each pair as one sample.
 
-    With fewer than ``FEW_PAIRS`` pairs, the interval is Wilson's, which takes each pair for a win or a loss, because
-    such results vary most.
+    With fewer than ``FEW_PAIRS`` pairs, the measured variance says little. The interval is then Wilson's, which treats
+    each pair as either won or lost, because such results have the largest variance.
     """
     share, low, high = score(tally, by_pairs=True)
     if tally.pair_count < FEW_PAIRS:
@@ -73,7 +73,7 @@ def compute_mean_return(tally: Tally) -> Estimate:
 def measure_references(opponent: AgentSpec, threads: int, stop: threading.Event) -> ReferenceReturns:
     """Measure the mean returns of random play and of perfect play against an opponent under classic rules.
 
-    With the same code, the result does not depend on the number of threads.
+    The result may change with the code, but not with the number of threads.
     """
     options = JudgeOptions(games=REFERENCE_GAMES, seed=REFERENCE_SEED, threads=threads)
     least, greatest = (
@@ -102,7 +102,7 @@ class AgentScore(NamedTuple):
 
     @property
     def turn_figures(self) -> dict[str, Any]:
-        """The figures on the regret of all turns that the agent took in the set of positions, by column name."""
+        """The figures in ``verdict`` on all turns that the agent took in the set of positions, by column name."""
         is_total = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
         return self.verdict.figures.row(by_predicate=is_total, named=True)
 
@@ -119,9 +119,10 @@ class BenchmarkScores(NamedTuple):
 def score_all_agents_unless_stopped(
     request: ScoreRequest, options: JudgeOptions, stop: threading.Event
 ) -> BenchmarkScores | None:
-    """Score agents, or return None if ``stop`` is set before all are scored.
+    """Score agents, or return None if ``stop`` is set before all of them are scored.
 
-    Raises ``RequestError`` if an agent, a policy or a file does not exist, or if the positions belong to other rules.
+    Raises ``RequestError`` if an agent, a policy or a file does not exist, if the positions belong to rules other than
+    classic, or if perfect play against the opponent scores no better than random play.
     """
     positions = read_position_set(find_existing_shipped_set(CLASSIC.name) if request.file is None else request.file)
     if positions.rules != CLASSIC:

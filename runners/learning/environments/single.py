@@ -53,7 +53,7 @@ class QuartoEnv(gymnasium.Env):
         name: The learner's name in ``record``.
         archive: The archive with the policies of agents.
         config_dir: The user's own folder of agents and rules.
-        opening_plies: Random plies before the first action; they finish no line.
+        opening_plies: Number of random plies before the first action, none of which finishes a line.
         turns: Whether an action is a whole turn.
 
     Raises:
@@ -125,7 +125,11 @@ class QuartoEnv(gymnasium.Env):
         return self._mask.astype(np.bool_)
 
     def render(self) -> Any:
-        """Render the board: text (``ansi``), uint8 [height, width, 3] (``rgb_array``), or a window (``human``)."""
+        """Render the board according to the render mode.
+
+        ``ansi`` returns text, ``rgb_array`` returns uint8 [height, width, 3], and ``human`` shows the board in a
+        window.
+        """
         return self._renderer.render_unless_windowed(self._current_position())
 
     def close(self) -> None:

@@ -33,7 +33,10 @@ class QuartoVecEnv(VecEnv):
         super().__init__(num_envs, self._games.single_observation_space, self._games.single_action_space)
 
     def reset(self) -> Observations:
-        """Begin all games anew, with the seeds that were last passed to ``seed``."""
+        """Begin all games anew, and return their first observations.
+
+        If ``seed`` was called since the last reset, its seeds are used; otherwise, seeds are drawn at random.
+        """
         observations, infos = self._games.reset(seed=self._seeds)
         self._masks = infos["action_mask"].astype(np.bool_)
         self._reset_seeds()
@@ -55,9 +58,10 @@ class QuartoVecEnv(VecEnv):
         self._games.close()
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
-        """Return the value of an attribute for each game.
+        """Return a list with the value of an attribute for each game.
 
-        All games share the same value, except that ``action_masks`` is a method of each game.
+        The games share all attributes, so the values are the same. If the attribute is ``action_masks``, the value is a
+        method.
         """
         value = self.env_method if attr_name == MASKS_METHOD else getattr(self._games, attr_name)
         return [value for _ in self._get_indices(indices)]

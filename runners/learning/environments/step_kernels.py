@@ -69,7 +69,7 @@ def to_games(envs: Envs) -> Games:
 
 
 class StepOptions(NamedTuple):
-    """The options of a step as integers, in which 1 means yes."""
+    """The options of a step as integers; a flag is 1 for yes and 0 for no."""
 
     seat: int  # the learner's: 0, 1, RANDOM_SEAT or BOTH_SEATS
     turns: int  # whether an action is a whole turn, see ``quarto.observations``
@@ -135,7 +135,10 @@ def _give_piece(env: Any, piece: int) -> None:
 
 @kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
 def _play_opening_and_count_plies(envs: Envs, i: int, openings: Any, rules: Any) -> int:
-    """Draw the imposed plies of a new game at random, play them, and return their number."""
+    """Draw the imposed plies of a new game ``envs[i]`` at random, play them, and return their number.
+
+    ``openings`` [2, K, 1] is scratch space for K imposed plies.
+    """
     env = envs[i]
     source, attempt = stream(env.seed, env.number, OPENING_STREAM), int64(0)
     while not try_draw_opening(openings, 0, source, attempt, rules):
@@ -150,7 +153,8 @@ def _play_opening_and_count_plies(envs: Envs, i: int, openings: Any, rules: Any)
 def _begin_game_and_check_opponent_first(env: Any, seat: int, first_seat: int) -> int:
     """Begin a new game and assign the learner's seat; return 1 if the opponent takes the first turn, otherwise 0.
 
-    ``first_seat`` is the seat that takes the first turn.
+    ``seat`` is the learner's seat, ``RANDOM_SEAT`` or ``BOTH_SEATS``; ``first_seat`` is the seat that takes the first
+    turn.
     """
     env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
     env.number += 1

@@ -86,10 +86,10 @@ def build_spaces(whole_turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
 
 
 def check_opening_plies(opening_plies: int, whole_turns: bool, rules: Rules) -> int:
-    """Return the number of imposed plies, after checking it.
+    """Check the number of imposed plies, and return it.
 
-    Raises ``RequestError`` if the number is impossible, or if whole turns are requested under rules by which the mover
-    chooses the piece.
+    Raises ``RequestError`` if the number is out of range, or if whole turns are requested under rules by which the
+    mover chooses the piece.
     """
     if whole_turns and rules.mover_chooses:
         raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
@@ -130,7 +130,7 @@ class GameLog:
 
 
 def _is_same_step_mode(mode: AutoresetMode | str) -> bool:
-    """Return whether a new game begins in the step that ends the previous game.
+    """Return whether, in this mode, a new game begins in the same step in which the previous game ends.
 
     Raises ``RequestError`` for an unsupported mode.
     """
@@ -200,7 +200,11 @@ class QuartoVectorEnv(VectorEnv):
     def reset(
         self, *, seed: Seed | Sequence[Seed | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
-        """Begin all games anew, and return their first observations and ``infos``. Unfinished games are discarded."""
+        """Begin all games anew, and return their first observations and ``infos``.
+
+        Unfinished games are discarded. Without ``seed``, the next games of the current seeds begin; the first seeds are
+        drawn at random.
+        """
         envs = self.envs
         if seed is not None or not self._has_seeds:
             envs["seed"], envs["number"] = self._build_seeds(seed), -1
@@ -266,7 +270,7 @@ class QuartoVectorEnv(VectorEnv):
     ) -> None:
         """Take one step in all games; if ``begins_only``, only begin new games.
 
-        ``player_has_started`` says that the opponent's player has already been told that all games begin.
+        ``player_has_started`` says whether the opponent's player has already been told that all games begin anew.
         """
         envs, due, rules = self.envs, self._opponent_positions, self.rules.tables
         size = step_learners_and_count_replies(
@@ -304,7 +308,10 @@ class QuartoVectorEnv(VectorEnv):
         return observations, masks
 
     def render(self) -> tuple[Any, ...] | None:
-        """Render the board of each game: text (``ansi``), or images uint8 [height, width, 3] (``rgb_array``)."""
+        """Render the board of each game as text (``ansi``) or as an image uint8 [height, width, 3] (``rgb_array``).
+
+        Returns None if there is no render mode.
+        """
         if self.render_mode is None:
             return None
         positions = to_batch(self.envs)

@@ -96,9 +96,9 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
 
 
 def _describe_play_command(card: PolicyCard, options: str) -> list[str]:
-    """Return the lines that tell how to play with the policy.
+    """Return the lines that tell how to play with the policy; ``options`` are added to the command.
 
-    They contain a command or, if no agent reads the policy, what the yaml of such an agent would need.
+    If no agent can play by the policy, the lines say instead what the yaml of such an agent would need.
     """
     from runners.config.agent_policies import list_reader_names
 
@@ -122,7 +122,7 @@ class BuildApplication(Application):
 
 
 def _execute_build(request: BuildRequest, selection: Selection) -> CommandOutcome:
-    """Derive a policy from the selected games, and store it as the request says."""
+    """Derive a policy from the selected games and store it under the name in the request."""
     from runners.learning.training.policy_build import build_policy
 
     for note in request.notes:

@@ -79,7 +79,7 @@ def print_comparison(root: PurePath, one: str, other: str) -> None:
 
 
 def join_rows(one: Policy, other: Policy) -> pl.DataFrame | None:
-    """Join the rows that both policies have, or return None if the columns of the two tables do not match.
+    """Join the rows that occur in both policies, or return None if the columns of the two tables do not match.
 
     The columns ``a`` and ``b`` hold the values of the two policies, and ``difference`` holds the absolute difference.
     """
@@ -133,9 +133,9 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
 def compare_turns_in_table_positions(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
     """Compare the turns that two policies choose in the positions of their tables.
 
-    The comparison uses the positions that both tables have or, if they share none, the positions of either table. Of
-    more than ``MAX_POSITIONS`` positions, it uses only some. If neither table is about positions, it uses positions
-    from random games.
+    The comparison uses the positions that both tables have or, if they share none, the positions of either table. If
+    there are more than ``MAX_POSITIONS``, it uses an evenly spaced selection. If neither table is about positions, it
+    uses positions from random games.
     """
     sets = [_list_canonical_forms(policy, rules) for policy in (one, other)]
     form_sets = [forms for forms in sets if forms is not None]
@@ -176,7 +176,7 @@ def _build_streams(seed: int, size: int) -> Streams:
 
 
 def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None:
-    """Return the canonical forms of the positions in a policy's table, as pairs of the words lanes and occupied.
+    """Return the canonical forms of the positions in a policy's table, as pairs (``lanes``, ``occupied``) of words.
 
     In a canonical form, piece 0 is in hand. Returns None if the rows of the table are not positions.
     """
@@ -189,7 +189,7 @@ def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] 
 
 
 def _to_position_with_piece_0(lanes: int, occupied: int) -> PackedPosition:
-    """Convert a canonical form to a position, in which piece 0 is in hand."""
+    """Convert the words of a canonical form to a position with piece 0 in hand."""
     return PackedPosition(lanes, occupied, ALL_PIECES & ~int(board_piece_mask(lanes, occupied)) & ~1, 0, NONE)
 
 
@@ -204,14 +204,17 @@ def _play_random_positions(rules: Rules) -> list[PackedPosition]:
 
 
 class ResultingForms(NamedTuple):
-    """The canonical forms that result from turns in ``P`` positions: two arrays [P] of words lanes and occupied."""
+    """The canonical forms of the boards after turns in ``P`` positions, without and with the gifts.
+
+    Each array [P] has records of the words ``lanes`` and ``occupied``.
+    """
 
     boards: NDArray[Any]
     boards_with_gifts: NDArray[Any]
 
 
 def _find_resulting_forms(positions: list[PackedPosition], turns: Turns, rules: Rules) -> ResultingForms:
-    """Return the canonical forms of the boards after the turns, once without the gift and once with it."""
+    """Return the canonical forms of the boards after ``turns`` [P] in ``positions``, without and with the gifts."""
     batch, cells = Batch.from_positions(positions), turns.cells.astype(np.uint64)
     lanes, hands = batch.lanes.copy(), batch.hand.astype(np.uint64)
     for attribute in range(ATTRIBUTES):
@@ -225,7 +228,10 @@ def _find_resulting_forms(positions: list[PackedPosition], turns: Turns, rules: 
 
 
 def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """Build the columns of a table of the rows in which the two policies' values differ most."""
+    """Build the columns of a table that shows the rows in which the values of the two policies differ most.
+
+    ``common`` is the frame that ``join_rows`` returns.
+    """
     keys = [name for name in common.columns if name not in ("a", "b", "difference")]
     rows = common.sort("difference", *keys, descending=[True] + [False] * len(keys)).head(MAX_ROWS)
     columns = []
@@ -247,7 +253,7 @@ def _format_form(lanes: int, occupied: int, hand: int) -> str:
 
 
 def _build_turn_columns(choices: TurnComparison, cards: list[PolicyCard]) -> list[ResultColumn]:
-    """Build the columns of a table of the first positions in which the two policies choose different turns.
+    """Build the columns of a table that shows the first positions in which the two policies choose different turns.
 
     Positions in which either policy chooses at random are left out.
     """

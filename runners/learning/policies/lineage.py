@@ -154,9 +154,9 @@ def _format_labels(labels: Sequence[str]) -> str:
 
 
 def _list_policy_ids_with_labels(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield the id of each policy by which an agent of the run played, with the agent's label.
+    """Yield, for each agent of the run that played by a policy, the policy's id and the agent's label.
 
-    No pair of id and label is repeated.
+    Each pair of id and label is yielded only once.
     """
     policies = [
         (str(agent["policy_id"]), str(agent["label"])) for agent in record.spec["agents"] if agent.get("policy_id")

@@ -33,7 +33,7 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
 
 
 def print_policy_and_lineage(root: PurePath, name: str) -> None:
-    """Print the card and the lineage of the policy that ``name`` gives by name or id.
+    """Print the card and the lineage of a policy; ``name`` is its name or its id.
 
     Raises ``NotFoundError`` if there is no such policy.
     """
@@ -51,7 +51,8 @@ def print_policy_and_lineage(root: PurePath, name: str) -> None:
 def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) -> int:
     """Rebuild a policy and print how the result differs from the stored policy.
 
-    Returns the exit code, which is 1 if they differ and 0 otherwise. ``trusted`` allows third-party code to run.
+    Returns the exit code, which is 1 if they differ and 0 otherwise. ``trusted`` allows third-party code to run, and
+    ``name`` is the name or the id of the policy.
     """
     with console.show_progress_bar_or_notes("learning again", "games"):
         rebuilt = rebuild_policy(root, name, threads, trusted)

@@ -148,9 +148,10 @@ def _compute_sha256(file: Path) -> str:
 
 
 def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
-    """Build the card's fields on where the policy comes from.
+    """Build those fields of the card that say where the policy comes from.
 
-    If a stored policy has the same name and settings, the imported policy counts as a newer version of it.
+    ``sha256`` is the hash of the imported content. A policy with the same name and settings as a stored policy counts
+    as a newer version of it.
     """
     return {
         "training": compute_run_id({"import": settings}),
@@ -165,7 +166,10 @@ def _build_card_fields(settings: dict[str, str], file: str, sha256: str, command
 
 
 def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: ImportOptions, root: PurePath) -> None:
-    """Print what was read, what was left out or contradictory, and a command that plays with the policy."""
+    """Print what was read, and a command that plays with the policy.
+
+    Notes say how many rows were left out, and how many turns have contradictory values.
+    """
     afterstates = len(imported_policy.policy.table["lanes"])
     if imported_policy.skipped_rows:
         console.print_note(

@@ -51,9 +51,9 @@ PHASES = ("early", "stuck", "late")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticTrainer(Trainer):
-    """The base class of both genetic trainers. Their yamls in ``conf/trainer`` explain each key.
+    """The base class of the two genetic trainers, each of which repeats the evolution of a student study.
 
-    Raises ``RequestError`` for an invalid value.
+    Their yamls in ``conf/trainer`` explain each key. Raises ``RequestError`` for an invalid value.
     """
 
     agent: str
@@ -80,7 +80,7 @@ class GeneticTrainer(Trainer):
 
     @abstractmethod
     def build_breeder(self) -> Breeder:
-        """Build the breeder, which makes new individuals as the study does.
+        """Build the breeder, which makes new individuals in the way of the study that this trainer repeats.
 
         Raises ``ValueError`` for an invalid parameter.
         """
@@ -98,7 +98,7 @@ class GeneticTrainer(Trainer):
     def build_training(self, context: TrainingContext) -> EvolutionTraining:
         """Build the evolution without starting it.
 
-        Raises ``RequestError`` if an agent does not exist, or if the policy that provides the initial genes does not
+        Raises ``RequestError`` if an agent or the policy ``start``, from which the initial genes are read, does not
         exist.
         """
         start = (
@@ -112,7 +112,7 @@ class GeneticTrainer(Trainer):
     def effective_seats(self) -> str:
         """The way in which seats are assigned: ``swapped``, or ``fixed`` if every individual plays in seat 0 only.
 
-        If ``seats`` is null, the study decides.
+        If ``seats`` is null, seats are ``swapped``, except where the study has fixed seats and ``faithful`` is true.
         """
         return self.seats or "swapped"
 
@@ -174,9 +174,9 @@ class Ga2Trainer(GeneticTrainer):
 
 
 def parse_operators(key: str, values: Any) -> tuple[float, float, float]:
-    """Return the probabilities of the three operators: mutation and two kinds of crossover.
+    """Check and return the probabilities of the three operators: mutation and two kinds of crossover.
 
-    Raises ``ValueError`` unless there are three probabilities that sum to 1.
+    Raises ``ValueError`` unless ``values`` are three probabilities that sum to 1. The message names ``key``.
     """
     if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
         raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
@@ -215,9 +215,10 @@ class GenerationResult(NamedTuple):
 
 
 class EvolutionTraining:
-    """An evolution in progress; ``start_genes`` [n, G] are the genes of individuals in the initial population.
+    """An evolution in progress.
 
-    Raises ``RequestError`` if an agent does not exist or lacks one of the genes.
+    ``start_genes`` [n, G] are the genes of the first individuals of the initial population; the genes of the others are
+    drawn at random. Raises ``RequestError`` if an agent does not exist or lacks one of the genes.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class EvolutionTraining:
         self._fitness_games = trainer.games_per_opponent * len(trainer.opponents)  # of one individual
 
     def check(self) -> None:
-        """Raise ``RequestError`` if the games of the first generation cannot be played; no game is played."""
+        """Raise ``RequestError`` if the games of the first generation cannot be played. No game is played here."""
         open_experiment(
             self._build_request(
                 [self._build_individual(genes) for genes in self._evolution.begin_generation().genes.tolist()]
@@ -258,8 +259,8 @@ class EvolutionTraining:
     def run(self) -> TrainingOutcome:
         """Run all generations, or as many as are complete when the context's ``stop`` is set.
 
-        Before any game is played, raises ``RequestError`` if an agent does not play these rules or if other code has
-        begun a generation. Raises ``FailureError`` if the disk cannot be written.
+        Raises ``RequestError`` before any game is played if an agent does not play these rules, or if the run of a
+        generation was begun by different code. Raises ``FailureError`` if the disk cannot be written.
         """
         plan = self._plan
         individuals = plan.population + plan.generations * (
@@ -278,17 +279,20 @@ class EvolutionTraining:
         )
 
     def evolve(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> dict[str, float] | None:
-        """Run all generations and return the genome that results, as values by gene.
+        """Run all generations and return the resulting genome, as a mapping from gene to value.
 
-        ``get_generation`` plays or reads the games of a generation; if it returns None, the evolution ends and the
-        result is None too. No other part of the evolution builds agents.
+        ``get_generation`` plays or reads the games of a generation, and is the only part of the evolution that may
+        build agents. If it returns None, the evolution stops and returns None.
         """
         if not all(self._run_generation_unless_stopped(get_generation) for _ in range(self._plan.generations + 1)):
             return None
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
     def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
-        """Breed a generation and evaluate it in games, and return whether all of these games were played."""
+        """Breed a generation and evaluate it in games; return whether all of these games were available.
+
+        If ``get_generation`` returns None, they were not.
+        """
         generation = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in generation.genes.tolist()]
         result = get_generation(self._build_request(players))
@@ -333,9 +337,9 @@ class EvolutionTraining:
         return np.array(rewards).reshape(-1, len(self._opponents))
 
     def _build_population_rows(self, judged: Population, newest_individual: int) -> pl.DataFrame:
-        """Build the rows of the table ``population`` for one generation: all individuals, with the best first.
+        """Build the rows of the table ``population`` for one generation: one row per individual, with the best first.
 
-        ``newest_individual`` is the number of the individual that was made last.
+        ``judged`` holds the individuals, and ``newest_individual`` is the number of the one that was made last.
         """
         generation, numbers = self._evolution.generation, judged.number.tolist()
         new = judged.number > newest_individual - self._plan.offspring
@@ -407,7 +411,7 @@ def _build_opponents(plan: GeneticTrainer, context: TrainingContext) -> list[Age
 
 
 def _build_agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
-    """Build the agent that ``entry`` describes.
+    """Build the agent that ``entry`` describes; ``key`` is the key of the setting, for messages.
 
     If ``faithful``, the agent's parameter ``faithful`` is true, unless the agent has no such parameter or ``entry``
     sets it.

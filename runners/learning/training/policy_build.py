@@ -80,10 +80,10 @@ def derive_from_selection(
     run_id_order: Sequence[str] = (),
     trusted: bool = False,
 ) -> DerivedFromGames:
-    """Derive a policy from the selected games.
+    """Derive a policy of a kind from the selected games.
 
     ``run_id_order`` is passed to ``load_dataset``, and ``trusted`` to ``build_kind``. Raises the errors of
-    ``load_dataset``, and ``FailureError`` for any exception of the kind.
+    ``load_dataset``, and turns any other exception in the code of the kind into a ``FailureError``.
     """
     derivation = build_kind(kind, settings, trusted)
     if isinstance(derivation, LearningKind):
@@ -117,7 +117,7 @@ def call_kind(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> 
 
 @dataclass(frozen=True)
 class CountTask(Task[CountChunk, CountResult]):
-    """A task in which workers count ranges of games by the method of a kind of policy.
+    """A task whose workers apply the method ``count`` of a ``CountingKind`` to ranges of games.
 
     Raises ``RequestError`` if a worker cannot find the archive, and ``FailureError`` for a file that cannot be read.
     """
@@ -173,7 +173,7 @@ class BuildRequest:
 
     @property
     def is_counted_by_workers(self) -> bool:
-        """Whether workers count each range of games; if not, this process reads all games."""
+        """Whether workers count the games, one range at a time; if not, this process reads all games."""
         return isinstance(self.policy_kind, CountingKind) and not self.executor.shares_memory
 
     @property
@@ -185,7 +185,7 @@ class BuildRequest:
 
     @property
     def training_id(self) -> str:
-        """A hash of the kind, the parameters and the condition, as 12 hex digits.
+        """A hash of the kind, its parameters and the condition ``where`` on games, as 12 hex digits.
 
         All versions of a policy with the same name share this hash.
         """
@@ -257,7 +257,7 @@ class DerivedPolicy(NamedTuple):
 def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPolicy:
     """Derive a policy in this process.
 
-    The games are all in memory, or are read during the derivation.
+    It holds all games in memory, unless the kind is a ``LearningKind``, which reads them during the derivation.
     """
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
     sums = games.compute_fingerprints(request.threads)
@@ -281,9 +281,9 @@ def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedP
 
 
 def _check_policy(request: BuildRequest, policy: Any) -> Policy:
-    """Return the result of a kind, which may be the user's own, after checking it.
+    """Check what a kind has returned, and return it as a policy.
 
-    Raises ``FailureError`` if the result is not a policy that can be stored.
+    The kind may be the user's own class. Raises ``FailureError`` if its result is not a policy that can be stored.
     """
     kind_description = format_kind_name_and_class(request.kind, request.settings)
     if not isinstance(policy, Policy):
@@ -323,7 +323,7 @@ def _check_memory(games: int) -> None:
 
 
 def _build_card_fields(request: BuildRequest, derived: DerivedPolicy, games: int) -> dict[str, Any]:
-    """Build the card's fields on the games that were used and on how the policy was derived."""
+    """Build those fields of the card that say which games were used and how the policy was derived from them."""
     return {
         "training": request.training_id,
         "trainer": request.kind,

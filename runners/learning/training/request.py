@@ -53,8 +53,8 @@ class TrainingRequest:
     def training_id(self) -> str:
         """A hash of everything that affects what is learned, as 12 hex digits.
 
-        The setting ``length_key``, the length of the training, is left out, so that asking for more games continues the
-        same training.
+        The length of the training, which is the setting named by the trainer's ``length_key``, is left out. So a
+        request for more games continues the same training.
         """
         settings = {key: value for key, value in self.settings.items() if key != self.trainer.length_key}
         mapping = {"trainer": settings, "rules": asdict(self.context.rules), "seed": self.context.seed}
@@ -63,7 +63,7 @@ class TrainingRequest:
 
     @functools.cached_property
     def changed_settings(self) -> dict[str, Any]:
-        """The settings, by dotted key, that differ from the trainer's yaml, without the length of the training."""
+        """The settings that differ from the trainer's yaml, by dotted key. The length of the training is left out."""
         defaults = dict(flatten_settings(load_option("trainer", self.context.name)))
         length_key = self.trainer.length_key
         return {
@@ -132,7 +132,11 @@ def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Ite
 
 
 def _build_policy_name(request: TrainingRequest) -> str:
-    """Build a name from the trainer's name and all changed settings, so that each training has a name of its own."""
+    """Build a policy's name from the trainer's name and all changed settings, so that it differs between trainings.
+
+    If such a name would be invalid, or if different code makes a new training, the id of the training is used in place
+    of the settings.
+    """
     context = request.context
     changed = {key.rpartition(".")[2]: value for key, value in request.changed_settings.items()}
     changed |= {"rules": context.rules.name} if context.rules.name != "classic" else {}
@@ -193,7 +197,7 @@ def _select_full_rows(curve: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_last_curve_value(curve: pl.DataFrame) -> float | None:
-    """Return the last value of a curve: the learner's win rate, the best individual's fitness, or the strength.
+    """Return the last value of a learning curve: the win rate, the fitness of the best individual, or the mean score.
 
     Returns None if the curve has no rows or none of these columns.
     """
@@ -205,9 +209,9 @@ def find_last_curve_value(curve: pl.DataFrame) -> float | None:
 
 
 def build_objective_value(curve: pl.DataFrame) -> ObjectiveValue | None:
-    """Build the value by which a sweep judges a training, or return None if the learning curve has no such value.
+    """Build the value by which a sweep judges a training: the last value of its learning curve.
 
-    It is the last value of the learning curve.
+    Returns None if the curve has no such value.
     """
     last = find_last_curve_value(curve)
     name = next((column for column in ("win_rate", "strength") if column in curve.columns), "fitness")
@@ -215,7 +219,7 @@ def build_objective_value(curve: pl.DataFrame) -> ObjectiveValue | None:
 
 
 def build_sweep_row(card: PolicyCard, outcome: TrainingOutcome) -> dict[str, str]:
-    """Build the row that describes a training in the table of its sweep, as texts by heading."""
+    """Build the row that describes a training in the table of its sweep, as a mapping from heading to text."""
     last = find_last_curve_value(outcome.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
     heading = next((name for column, name in names.items() if column in outcome.curve.columns), "fitness")

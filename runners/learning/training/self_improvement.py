@@ -176,7 +176,11 @@ class _SelfImprovementTraining:
         return f"{self._context.policy}-{generation}"
 
     def _build_player(self, generation: int, label: str) -> AgentSpec:
-        """Build the player of a generation: ``first`` in generation 0, later the agent ``label`` with the policy."""
+        """Build the player of a generation.
+
+        In generation 0, it is the agent ``first`` of the settings; later, it is the agent ``label``, which plays by the
+        policy of the generation.
+        """
         if generation == 0:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
@@ -201,9 +205,10 @@ class _SelfImprovementTraining:
         return True
 
     def _measure_own_regret_by_opponent(self, run_id: str) -> dict[int, PlayerRegret]:
-        """Measure the player's exact regret against each opponent, by the number of the pairing.
+        """Measure the player's exact regret in its games against each opponent.
 
-        Returns an empty mapping if regret is not to be measured.
+        Returns a mapping from the number of the pairing to the regret. It is empty if the settings do not ask for
+        regret, or if the rules let the mover choose the piece.
         """
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}
@@ -224,9 +229,9 @@ class _SelfImprovementTraining:
         return True
 
     def _derive_policy_unless_stored(self, generation: int) -> PolicyCard:
-        """Derive the policy of a generation from the self-play games of earlier generations.
+        """Derive the policy of a generation from the self-play games of earlier generations, and return its card.
 
-        Returns the policy's card. A policy that is already stored is not derived again.
+        If the same policy is already stored, its card is returned instead.
         """
         plan, context = self._plan, self._context
         runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
@@ -274,9 +279,9 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.games)
 
     def _compute_run_seed(self, number: int) -> int:
-        """Compute the seed of the run with this number; the seed depends on how many games are requested.
+        """Compute the seed of the run with this number, which depends on how many games are requested.
 
-        Otherwise, a request for more games would extend runs from which stored policies were derived.
+        If it did not, a request for more games would extend the very runs from which stored policies were derived.
         """
         return compute_run_seed(
             self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games
@@ -286,8 +291,8 @@ class _SelfImprovementTraining:
 def build_strength_curve(strength: pl.DataFrame) -> pl.DataFrame:
     """Build a curve with one row for each generation.
 
-    A row has the number of games learned from, the mean score against all opponents and the mean regret of a decision,
-    then the score against each opponent with its interval.
+    A row holds the number of games from which the generation has learned, the mean score against all opponents, the
+    mean regret of a decision, and then the score against each opponent with its interval.
     """
     regret = (pl.col("regret") * pl.col("decisions")).sum() / pl.col("decisions").sum()
     columns = [pl.col("score").mean().alias("strength"), regret.alias("regret")]
@@ -303,7 +308,7 @@ TABLE_MEGABYTES = 64.0
 
 
 class GameRegrets(NamedTuple):
-    """The regret of the first agent in each of ``G`` games, and the number of decisions on which it is based."""
+    """The total regret of the first agent in each of ``G`` games, and the number of decisions that were judged."""
 
     half_points: NDArray[np.int64]  # [G] given up
     decisions: NDArray[np.int64]  # [G]

@@ -29,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """The circumstances of a training. Only the rules and the seed affect what is learned."""
+    """What a trainer needs to know besides its own settings.
+
+    Of all fields, only the rules and the seed affect what is learned.
+    """
 
     name: str  # of the trainer's yaml
     rules: Rules
@@ -60,7 +63,7 @@ class TrainingContext:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """The result of a training."""
+    """What a training has learned, from which games, and with which learning curve; the training may be incomplete."""
 
     policy: Policy | None  # None: interrupted before there was one
     run_ids: tuple[str, ...]  # of the games learned from, in order
@@ -105,7 +108,10 @@ class TrainingRuns:
     """The runs of one training, carried out one after the other and counted together on one progress bar."""
 
     def __init__(self, context: TrainingContext, games: int) -> None:
-        """Start the count; ``games`` is the number of games of all runs, including those already in the archive."""
+        """Start the clock and the progress bar.
+
+        ``games`` is the number of games of all runs, including those already in the archive.
+        """
         self._context = context
         self._requested_games = self._reported_games = 0  # of the runs so far
         self._clock = WorkClock()
@@ -120,7 +126,7 @@ class TrainingRuns:
         return self._clock.seconds
 
     def execute_run(self, request: RunRequest) -> RunOutcome | None:
-        """Play the games of a run that the archive lacks, and return the outcome of the run.
+        """Play those games of a run that are missing from the archive, and return the outcome of the run.
 
         Returns None if ``stop`` was set before all games were played.
         """
@@ -139,7 +145,7 @@ class TrainingRuns:
         return None if outcome.interrupted else outcome
 
     def start(self, games: int) -> None:
-        """Do nothing, because the bar was already started for the whole training."""
+        """Do nothing, because the progress bar was already started for the whole training."""
 
     def report_turns(self, turns: int) -> None:
         if self._context.progress:

@@ -56,7 +56,7 @@ class AnalysisLine:
     def words(self) -> tuple[str, ...]:
         """The words of all decisions of the line.
 
-        If there is a branch, it replaces the decisions of the main line after the first ``fork`` ones.
+        A branch replaces all decisions of the main line after the first ``fork`` decisions.
         """
         return self.main[: self.fork] + self.branch if self.branch else self.main
 
@@ -90,7 +90,8 @@ class AnalysisLine:
     def with_position(self, decision_count: int) -> AnalysisLine:
         """Return a copy of the line that shows the position after ``decision_count`` decisions.
 
-        A number beyond an end of the line is replaced by that end.
+        If the number is negative, the copy shows the line's first position; if it is beyond the end of the line, the
+        last position.
         """
         return replace(self, at=min(max(decision_count, 0), len(self.words)))
 
@@ -118,7 +119,8 @@ class AnalysisLine:
     def url(self) -> str:
         """The address of the page that shows this position of the line.
 
-        A line with filters has the address of the opening explorer.
+        The page is the opening explorer if the line has filters, the page of the logged game if the line has one, and
+        otherwise the analysis page.
         """
         if self.filters is not None:
             return urls.openings_url(format_game_position(self.game), **self.filters)
@@ -140,7 +142,7 @@ class AnalysisLine:
 
 
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
-    """Parse the analysis line that an address describes by its query parameters, ``values``.
+    """Build the analysis line that ``values``, the query parameters of an address, describe.
 
     Raises ``RequestError``, which names the invalid value.
     """
@@ -152,8 +154,9 @@ def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> An
 def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
     """Build the analysis line of a logged game, with the branch and the position that an address names.
 
-    ``values`` are the query parameters of the address. By default, the position is the end of the game; the parameter
-    ``ply`` is the number of plies to show. Raises ``RequestError``, which names the invalid value.
+    ``values`` are the query parameters of the address. The parameter ``at`` is the number of decisions before the
+    position; if it is missing, ``ply`` is the number of plies to show. If both are missing, the position is the end of
+    the game. Raises ``RequestError``, which names the invalid value.
     """
     rules, total = game.record.rules, len(game.plies)
     line = AnalysisLine(rules, Game(rules), format_decisions(game.plies, NONE, rules), logged=game)
@@ -169,7 +172,9 @@ def _parse_branch_position_and_seconds(
 ) -> AnalysisLine:
     """Return the line with the branch, the position and the search time that an address names.
 
-    ``values`` are the query parameters of the address.
+    ``values`` are the query parameters of the address. If they name no position, ``default_position`` is parsed
+    instead: a number of decisions, as text. Raises ``RequestError`` if a value is invalid or a decision of the main
+    line is illegal.
     """
     line = replace(line, branch=_parse_decisions(values, "branch"), seconds=_parse_seconds(values))
     fork = parse_whole_number(values, "fork", len(line.main), "0")
@@ -214,7 +219,7 @@ def _parse_decisions(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def parse_decision_words(text: str, name: str, max_words: int) -> tuple[str, ...]:
-    """Split a text in which dots separate decisions into the words of the decisions.
+    """Split a text at its dots into decision words. The empty text has no words.
 
     ``name`` is what error messages call the text. Raises ``RequestError`` for a word that cannot be a decision, and for
     more than ``max_words`` words.
@@ -280,7 +285,7 @@ def _parse_pasted_line(line_number: int, text: str, rules_name: str, choices: Ag
 def _format_players_and_plies(text: str) -> str:
     """Return the title of a pasted game: its players, if its tags name them, and its plies.
 
-    A text with invalid tags is its own title.
+    If the tags are invalid, the title is the whole text.
     """
     size = text.rfind("]") + 1
     try:
@@ -294,8 +299,9 @@ def _format_players_and_plies(text: str) -> str:
 def parse_text_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
     """Parse one line of text, which holds a game or a position, as an analysis line.
 
-    A game may stop anywhere, and its last decision may be a gift. The analysis line shows the beginning of a finished
-    game, and the end of any other text. Raises ``RequestError`` for an invalid text or an illegal game.
+    A game need not be finished, and its last decision may be a gift. For a finished game, the analysis line shows the
+    first position; for any other text, the last one. ``rules_name`` applies if the text does not name rules. Raises
+    ``RequestError`` for an invalid text or an illegal game.
     """
     size = text.rfind("]") + 1
     tags = parse_tags(text[:size], Tags(rules=rules_name))

@@ -75,10 +75,11 @@ POLL_HALF_SECONDS = 1  # half-seconds until a waiting page reloads itself
 
 @router.get(ANALYSE_PATH)
 def analysis_page(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
-    """Show the position that the address describes.
+    """Show the position that the address describes, or the games and positions in a pasted text.
 
-    If ``text`` was pasted, redirect to the address of its line instead; if the text has several lines, show a page on
-    which the user chooses one.
+    A pasted ``text`` has a game or a position on each line; ``rules`` applies to lines that do not name rules. If the
+    text has one line, the response redirects to the address of that line; if it has several, the page lets the user
+    choose one. ``piece`` is the piece that the mover chose to place, or "".
     """
     site = find_site(request)
     choices = site.get_or_create_service(AgentsAndRules)
@@ -122,7 +123,8 @@ def _render_pasted_text(request: Request, text: str, rules: str, choices: Agents
 def position_picture(request: Request, shows: PictureKind = "board") -> Response:
     """Send an SVG picture of the position that the address describes.
 
-    ``shows`` selects its board, all boards of its line, or an animation of the line.
+    ``shows`` selects the position's board (``board``), the board after each placement of the line (``boards``), or an
+    animation of the line (``moving``).
     """
     return _render_svg_response(
         parse_address_line(request.query_params, find_site(request).get_or_create_service(AgentsAndRules)), shows
@@ -135,7 +137,8 @@ def game_picture(
 ) -> Response:
     """Send an SVG picture of a logged game.
 
-    ``shows`` selects the board at the position in the address, all boards of the game, or an animation.
+    ``shows`` selects the board at the position that the address names (``board``), the board after each placement
+    (``boards``), or an animation of the game (``moving``).
     """
     return _render_svg_response(
         parse_game_line(reader.compute_once(load_logged_game, run_id, game_id), request.query_params), shows
@@ -213,8 +216,10 @@ def _find_or_start_searches(
 ) -> list[BackgroundJob]:
     """Return the jobs of the searches that a page about a line needs, and start the jobs that do not exist yet.
 
-    First comes the search for the turns of the current position, unless the game is over; last comes the search for the
-    values of the line, unless the line is empty.
+    The first job searches for the turns of the current position, unless the game is over; the last one searches for the
+    values of the line's positions, unless the line is empty. ``known_values`` are exact values for seat 0 that need no
+    search; each key is the number of decisions before the position. If ``restart_stopped`` is true, stopped jobs are
+    replaced by new ones.
     """
     jobs = (
         [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)]
@@ -231,8 +236,8 @@ def _render_analysis_page(
 ) -> Response:
     """Render the analysis page of a line, with the exact values known so far and the archive's games in this position.
 
-    ``chosen_piece`` is the piece that the mover chose to place, or NONE. ``other_values`` replace values of the
-    template.
+    ``chosen_piece`` is the piece that the mover chose to place, or NONE. ``other_values`` are passed to the template
+    too, and replace values of the same name.
     """
     site, over = find_site(request), line.game.next_decision is NextDecision.NOTHING
     annotated_values = read_annotated_values_for_seat_0(reader, line.logged) if reader and line.logged else {}
@@ -424,7 +429,10 @@ def _build_form_fields(
 
 
 def _format_filters(filters: Mapping[str, object]) -> dict[str, object]:
-    """Return the filters as query parameters of an address, without filters that exclude nothing."""
+    """Convert the filters of the opening explorer into query parameters of an address.
+
+    The default values of ``imposed``, ``first`` and ``least`` become None, which an address leaves out.
+    """
     yes_or_no = {
         "imposed": "yes" if filters["imposed"] else None,
         "first": "yes" if filters["first"] else None,

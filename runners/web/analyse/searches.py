@@ -38,9 +38,9 @@ IDLE_SECONDS = 10.0  # without a request by a page, after which a search is stop
 
 
 class AnalysisValues(NamedTuple):
-    """The exact values of a line's positions for seat 0, one after each number of decisions.
+    """The exact values of a line's positions for seat 0, from the first position to the last.
 
-    1 is won, 0 drawn, -1 lost, and None not known yet.
+    A value is 1 (won), 0 (drawn), -1 (lost), or None if it is not known yet.
     """
 
     seat_0: tuple[int | None, ...]
@@ -59,7 +59,8 @@ class AnalysisValues(NamedTuple):
 class SafeGifts(NamedTuple):
     """The gifts with which the opponent cannot win at once.
 
-    Which of the two fields is filled depends on the next decision.
+    ``gift_mask`` is filled if the next decision is a gift, and ``counts_by_cell`` if it is a placement. The other field
+    is 0 or empty.
     """
 
     gift_mask: int  # bit p: piece p is a safe gift, where a gift is the next decision; else 0

@@ -213,7 +213,7 @@ def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:
 
 
 def describe_position(line: AnalysisLine, solution: Solution | None) -> str:
-    """Describe who decides next and the value of the position or, if the game is over, how it ended."""
+    """Describe who decides next, with the value of the position if it is known, or how a finished game ended."""
     game = line.game
     if game.next_decision is NextDecision.NOTHING:
         if game.lines:
@@ -253,11 +253,11 @@ def _describe_step(line: AnalysisLine, step: int, value_after: int | None, regre
 
 
 def format_evaluation_polylines(line: AnalysisLine, evaluations: LoggedEvaluations) -> list[str]:
-    """Format, as the points of one SVG polyline by seat, the evaluations that the players of a logged game reported.
+    """Format the evaluations of a logged game as points of SVG polylines: one text for each seat.
 
-    Horizontally, each decision is 1 wide. Vertically, 0 is a win of seat 0 and 2 is a win of seat 1. The text of a
-    player who reported fewer than two evaluations is "". The list is empty if both texts are "", and if the line has a
-    branch.
+    The text of a seat has the evaluations that the player in the seat reported. Horizontally, each decision is 1 wide.
+    Vertically, 0 is a win of seat 0 and 2 is a win of seat 1. If a player reported fewer than two evaluations, the text
+    is "". The list is empty if both texts are "" or the line has a branch.
     """
     if line.branch or not evaluations:
         return []

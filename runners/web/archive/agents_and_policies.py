@@ -72,7 +72,7 @@ def rate_agents(opened: OpenArchive, rules: str) -> Ratings | None:
 def build_agent_page(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
     """Build the page about the agent with this label: its rating, opponents, openings and mistakes.
 
-    If ``rules`` is "", the page is about the rules under which the agent has played most games. Raises
+    If ``rules`` is "", the page is about the rules under which the agent has played the most games. Raises
     ``NotFoundError`` if the agent has played no games, or none under the rules that ``rules`` names.
     """
     rows = [row for row in list_runs(opened) if agent in row.agents]
@@ -151,10 +151,11 @@ def _describe_speed(rows: Sequence[RunRow]) -> str:
 
 
 def _build_agent_and_opponent_openings_table(opened: OpenArchive, agent: str, rules: str) -> Table:
-    """Build the table of the first free placements that the agent and its opponents chose.
+    """Build the table of the first placements that the agent and its opponents chose.
 
     Each row shows a placement, the gift after it and the agent's score; the best score comes first. If any game had
-    imposed plies, each row also names its position. Raises ``RequestError`` if nobody chose a placement in these games.
+    imposed plies, each game counts with the first placement after its imposed plies, and each row also shows the
+    position before it. Raises ``RequestError`` if nobody chose a placement in these games.
     """
     choices: list[tuple[str, dict[str, Any], Estimate]] = []
     records = GameFilter(rules=rules, agent=agent).select_runs(opened.archive)
@@ -198,7 +199,10 @@ def _build_position_turn_and_games_columns(rows: Sequence[Mapping[str, Any]]) ->
 
 
 def _build_gift_cell(gift: str | None) -> Cell:
-    """Build the table cell for a gift, with a picture of the piece, or a dot if no gift followed the placement."""
+    """Build the table cell for a gift, with a picture of the piece.
+
+    If no gift followed the placement, the cell shows a dot.
+    """
     return Cell("·") if gift is None else Cell(gift, piece=parse_piece(gift))
 
 
@@ -299,7 +303,7 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     """Draw where a policy comes from.
 
     From left to right, the figure shows the policy, the runs from which it was learned, and the policies that played in
-    these runs. ``nodes`` begin with the policy.
+    these runs. The first of ``nodes`` is the policy.
     """
     boxes = {node.key: node for node in reversed(nodes)}  # by key; if a key occurs twice, its first node counts
     connections = [(node.result_id, node.key) for node in nodes if node.result_id]
@@ -319,9 +323,10 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
 
 
 def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
-    """Assign a column to each box, to the right of every box that was derived from it, and return the columns by key.
+    """Assign a column to each box, so that every origin is to the right of what was derived from it.
 
-    ``connections`` are pairs (key of the result, key of its origin). The box ``first_key`` gets column 0.
+    ``connections`` are pairs (key of the result, key of its origin). The box ``first_key`` gets column 0. The columns
+    are returned by the key of the box.
     """
     columns = {first_key: 0} | dict.fromkeys((key for _, key in connections), 1)
     # Each round settles one more column. The bound ends the loop even if records form a cycle.
@@ -336,7 +341,7 @@ def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> d
 
 
 def _render_box(node: LineageNode, x: float, y: float) -> str:
-    """Render the box of a policy (round and blue) or of a run as SVG.
+    """Render the box of a policy or of a run as SVG. The box of a policy is round and blue.
 
     The upper left corner of the box is at ``x`` and ``y``, in pixels. The box links to a page if the archive has the
     record.
@@ -358,7 +363,7 @@ def _render_box(node: LineageNode, x: float, y: float) -> str:
 
 
 def _render_connection(box_pixels: tuple[int, int], origin_box_pixels: tuple[int, int]) -> str:
-    """Render the curve from the box at ``box_pixels`` to the box of its origin at ``origin_box_pixels`` as SVG.
+    """Render, as SVG, the curve that connects the box of a result with the box of its origin.
 
     ``box_pixels`` and ``origin_box_pixels`` are the upper left corners (x, y) of the two boxes, in pixels. If the boxes
     are not in neighbouring columns, the curve crosses the columns in between below a row of boxes.

@@ -68,7 +68,10 @@ def _check_number_column(column: str, numbers: Sequence[str]) -> str:
 
 
 def _find_series_column(frame: pl.DataFrame, x: str, y: str) -> str | None:
-    """Return a column that tells rows with the same ``x`` apart, or None if no such column is needed or exists."""
+    """Return a column that tells rows with the same ``x`` apart, or None if no such column is needed or exists.
+
+    ``x`` and ``y`` are the columns that the axes show.
+    """
     if frame[x].n_unique() == frame.height:
         return None
     candidates = [name for name in frame.columns if name not in (x, y) and not frame[name].dtype.is_float()]
@@ -79,7 +82,7 @@ def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
     """Draw a chart of the rows in ``frame``.
 
     Rows with missing values are left out, and so are rows beyond the limit of this kind of chart. Raises
-    ``RequestError`` if bars or tiles would cover one another, because bars would then look like a sum.
+    ``RequestError`` if several rows would share a bar or a tile, because a shared bar would look like a sum.
     """
     max_rows = MAX_BARS if plan.kind == "bars" else MAX_POINTS
     columns = list(dict.fromkeys(column for column in plan[1:] if column))
@@ -121,7 +124,7 @@ def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str
 
 
 def _build_colour_encoding_or_default(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
-    """Build the encoding of the series by colour or, if the plan has no series, of one colour for all marks."""
+    """Build the colour encoding of a chart: a colour for each series, or one colour if the plan has no series."""
     colours = [light for light, _ in style.AGENT_COLOURS]
     if plan.colour is None:
         return {"value": style.FIRST_COLOUR}
@@ -165,10 +168,10 @@ def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
 
 
 def _build_axis_ticks_of_whole_numbers(whole_numbers: pl.Series) -> dict[str, Any]:
-    """Build the settings of the ticks on an axis that shows the whole numbers ``whole_numbers``.
+    """Build the tick settings of an axis that shows ``whole_numbers``.
 
-    A short axis gets a tick at each number, because default ticks would be fractions that round to the same number.
-    Without values, the settings are empty.
+    A short axis gets a tick at each number, because default ticks would be fractions that round to the same number. If
+    there are no numbers, the settings are empty.
     """
     if not len(whole_numbers):
         return {}

@@ -126,7 +126,10 @@ def output_game(root: PurePath, reference: str, run: str | None, output: TableOu
 def _print_game(
     game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations, wide: bool | None = None
 ) -> None:
-    """Print the boards, the plies and the mistakes of a game."""
+    """Print the boards, the plies and the mistakes of a game.
+
+    If ``wide`` is true, the table of plies keeps all its columns even if the terminal has no room for them.
+    """
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
@@ -166,7 +169,7 @@ def render_boards(game: ArchivedGame, width: int) -> list[str]:
 
 
 def _render_board_below_ply_number(game: Game) -> list[str]:
-    """Return the lines that show a board, the first of which has the number of the last ply."""
+    """Render a board as lines of text, below a line with the number of the last ply."""
     won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
     rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):

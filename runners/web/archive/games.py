@@ -118,7 +118,10 @@ class NeighbourIds(NamedTuple):
 
 
 def find_neighbour_ids(opened: OpenArchive, run_id: str, game_id: int) -> NeighbourIds:
-    """Return the ids of the previous and the next game in the same run, each None if there is no such game."""
+    """Return the ids of the previous and the next game in the same run.
+
+    An id is None if there is no such game.
+    """
     ids = opened.scan("games", run_id).select(
         before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
         after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),

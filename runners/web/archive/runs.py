@@ -53,9 +53,9 @@ class RunRow(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The labels of the run's agents.
+        """The labels of the run's agents, in the order in which tables list the agents.
 
-        The list of runs shows the score of the first agent.
+        The first label is that of the agent whose score the list of runs shows.
         """
         return self.record.distinct_labels_in_table_order
 
@@ -84,7 +84,7 @@ class RunRow(NamedTuple):
 
 
 def format_minute(created: str) -> str:
-    """Format a time from a record as tables show it, such as 2026-01-31 12:00."""
+    """Format the time ``created`` of a record to the minute, such as 2026-01-31 12:00."""
     return created[:16].replace("T", " ")
 
 

@@ -79,13 +79,13 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
 def counts_trainings(slug: str) -> bool:
     """Return whether the section with this slug includes games of trainings by default.
 
-    Only sections about strength do not include them.
+    All sections do, except those about the strength of agents.
     """
     return not find_subject(slug).by_rules
 
 
 def select_reported_games(opened: OpenArchive, game_filter: GameFilter) -> ReportData:
-    """Select the games that match the filter, as the data of a report. Raises ``RequestError`` if there are none."""
+    """Select the games that match the filter, for a report about them. Raises ``RequestError`` if there are none."""
     records = select_records_or_raise(opened, game_filter)
     counted = [(record, opened.archive.count_games(record.run_id)) for record in records]
     nonempty = [(record, games) for record, games in counted if games]
@@ -102,7 +102,10 @@ def _list_labels(records: Iterable[RunRecord]) -> set[str]:
 
 
 def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
-    """Return a table in which each agent of the first column links to the agent's page; None stays None."""
+    """Return a table in which each agent of the first column links to the agent's page, or None if there is no table.
+
+    An agent gets a link only if it played in one of the runs that ``records`` describe.
+    """
     if table is None:
         return None
     labels, rules = _list_labels(records), {record.rules.name for record in records}
@@ -118,8 +121,8 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
 def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) -> Table:
     """Return a crosstable in which each score links to the list of its games.
 
-    A heading that is not just an agent's label, for example because it names a version of the code, cannot be used as a
-    filter, so its scores get no links.
+    ``labels`` are the labels of the agents. A heading that is not one of them cannot be used as a filter, for example
+    because it also names a version of the code, so its scores get no links.
     """
     agents = [cell.text for cell in table.columns[0].cells]
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}

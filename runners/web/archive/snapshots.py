@@ -92,10 +92,11 @@ class ArchiveSnapshot:
         self._finalizer = weakref.finalize(self, _close_all, connections)
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
-        """Return ``compute(opened, *arguments)``, computed only once for all readers that request the same value.
+        """Return ``compute(opened, *arguments)``, and keep the value for other readers that request it.
 
-        ``opened`` is one of the snapshot's open archives, which ``compute`` has to itself until it returns. Raises
-        ``BusyError`` if too many readers are waiting, or if no open archive becomes free in time.
+        A reader that requests a value while it is being computed waits for it. ``opened`` is one of the snapshot's open
+        archives, which ``compute`` has to itself until it returns. Raises ``BusyError`` if too many readers are
+        waiting, or if no open archive becomes free in time.
         """
         key = (compute, arguments)
         with self._lock:
@@ -119,7 +120,10 @@ class ArchiveSnapshot:
             self._waiting.release()
 
     def _get_kept_answer_and_mark_used(self, key: Hashable) -> Any:
-        """Return a kept answer, and mark it as the one used last."""
+        """Return the kept answer with this key, and mark it as the one used last.
+
+        The answer that has not been used for the longest time is dropped first.
+        """
         self._answers.move_to_end(key)
         return self._answers[key]
 
@@ -199,7 +203,10 @@ class SnapshotService:
             return self._snapshot
 
     def _start_or_find_opening_if_changed(self) -> threading.Thread | None:
-        """Return the thread that opens the changed archive, started if needed, or None if there is nothing to open."""
+        """Return the thread that opens the changed archive, or None if there is nothing to open.
+
+        If no such thread is running yet, it is started.
+        """
         with self._lock:
             if self._opening is not None and self._opening.is_alive():
                 return self._opening

@@ -54,7 +54,7 @@ class QuestionLimits:
 
 
 class SqlAnswer:
-    """The rows that an SQL query returns, at most ``max_rows`` of them."""
+    """The answer to an SQL query: at most ``max_rows`` of its rows, and whether rows were left out."""
 
     def __init__(self, frame: pl.DataFrame, max_rows: int) -> None:
         self.cut = frame.height > max_rows  # rows were left out

@@ -23,8 +23,8 @@ NICENESS = 5  # below the pages
 def build_handler(setup: dict[str, Any], _: bytes) -> tuple[Message, RequestHandler]:
     """Return the greeting of this process, and the function that handles the requests to it.
 
-    The request None opens the archive, or reopens it if it has changed. Any other request is an SQL query, which is
-    answered with rows in Arrow's format.
+    ``setup`` has the location of the archive and the limits of each query. The request None opens the archive, or
+    reopens it if it has changed. Any other request is an SQL query, which is answered with rows in Arrow's format.
     """
     with contextlib.suppress(OSError):
         os.nice(NICENESS)

@@ -103,7 +103,7 @@ def build_sweep_page(opened: OpenArchive, sweep_id: str) -> ArchivePage:
 
 
 def _build_error_tables(jobs: Sequence[SweepJob]) -> list[Table]:
-    """Return the table of the errors of failed jobs as a list, which is empty if no job failed."""
+    """Return a list with the table of failed jobs and their errors; the list is empty if no job failed."""
     failed = [job for job in jobs if job.error]
     limit_note = "" if len(failed) <= MAX_ERRORS else f": the first {MAX_ERRORS} of {len(failed)}, see the view sweeps"
     first_jobs = failed[:MAX_ERRORS]
@@ -196,8 +196,8 @@ def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | 
 def _build_points_and_value_name(settings: Sequence[str], job_results: JobResults) -> tuple[pl.DataFrame, str]:
     """Build a frame with a row for each job that has a value, and return the frame with the name of the value.
 
-    If every job has one pairing, the value is the first agent's score, with its interval; otherwise the value is the
-    objective.
+    The value is the first agent's score, with its interval, if the jobs are judged by this score and no job has several
+    pairings; otherwise, the value is the objective.
     """
     objective, by_score = _find_objective(job_results), _is_judged_by_score(job_results)
     name = SCORE if by_score else format_quantity_heading(objective or "value")
@@ -225,5 +225,8 @@ def _parse_settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[
 
 
 def _format_setting_as_text_or_json(value: object) -> str:
-    """Format the value of a setting that is not a number: texts as they are, other values as JSON."""
+    """Format the value of a setting that is not a number: strings as they are, other values as JSON.
+
+    None is written as ``not set``.
+    """
     return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

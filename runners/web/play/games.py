@@ -44,9 +44,9 @@ class TurnPendingError(Exception):
 
 
 class RememberingOpponent:
-    """An opponent that repeats the turns that it took before.
+    """An opponent that remembers its turns, and takes the same turn whenever the same game is replayed.
 
-    In a new position, ``opponent`` chooses the turn, if there is such an opponent.
+    If a turn is not remembered yet, a wrapped opponent chooses it, if there is one.
     """
 
     def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
@@ -55,10 +55,10 @@ class RememberingOpponent:
         self._thinking = opponent
 
     def take_turn(self, game: Game) -> tuple[int, int]:
-        """Return the remembered turn, or ask ``opponent`` for a turn and remember it.
+        """Return the remembered turn, or let the wrapped opponent choose a turn and remember it.
 
-        Raises ``TurnPendingError`` if there is neither, and ``AgentFailedError`` if the opponent fails or failed
-        before.
+        Raises ``TurnPendingError`` if no turn is remembered and there is no wrapped opponent. Raises
+        ``AgentFailedError`` if the wrapped opponent fails, or failed in the same game before.
         """
         if game not in self._answers and self._thinking is not None:
             try:
@@ -272,8 +272,8 @@ class WebGameService:
     def start_reopen_job(self, address: GameAddress, browser_id: str) -> BackgroundJob:
         """Return the job that resumes the game that the address names; start the job if needed.
 
-        The result of the job is the ``WebGame``. The game is marked as having turns taken back, because the address
-        does not show whether there were any. Raises ``RequestError`` if the rules or the agent do not exist.
+        The result of the job is the ``WebGame``. The game is marked as one in which turns were taken back, because the
+        address does not show whether that happened. Raises ``RequestError`` if the rules or the agent do not exist.
         """
         key = ("open", address)
         return self._start_setup_job(
@@ -384,7 +384,7 @@ class GameAddress(NamedTuple):
 
 
 def create_web_game_id() -> str:
-    """Return a new random id for a game, which nobody can guess."""
+    """Return a new random game id, which nobody can guess."""
     return secrets.token_urlsafe(16)
 
 

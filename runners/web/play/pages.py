@@ -80,9 +80,10 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
 
 
 def _select_agent_parameters_by_prefix(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the form's parameters of one agent, without the prefix ``agent.`` of their names.
+    """Return the values that the form has for the parameters of one agent, by the name of the parameter.
 
-    The form may still hold the parameters of an agent that was chosen before.
+    In the form, the agent's name and a dot stand before each name, because the form may also hold the parameters of an
+    agent that was chosen before.
     """
     prefix = f"{agent}."
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
@@ -116,7 +117,10 @@ def begin_game(request: Request, fields: FormFields) -> Response:
 
 @router.get("/play/begun/{identity}")
 def game_wait_page(request: Request, identity: str) -> Response:
-    """Redirect to a new game if its agent is ready; otherwise show a page that waits for the agent."""
+    """Redirect to a new game if its agent is ready; otherwise show a page that waits for the agent.
+
+    ``identity`` is the id of the game.
+    """
     job = find_site(request).get_or_create_service(WebGameService).find_setup_job(identity)
     if not job.wait():
         return _render_waiting_page(request, job)
@@ -257,9 +261,9 @@ class GameView(NamedTuple):
 def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False) -> GameView:
     """Build the view of a game.
 
-    ``chosen_piece`` is the piece to place, if the rules let the mover choose it and the person has done so, or NONE.
-    ``is_logged`` means that the game is in the archive; no more decisions are then offered, even if the view shows an
-    earlier moment.
+    ``chosen_piece`` is the piece that the person chose to place, or NONE; it is used only under rules that let the
+    mover choose. If ``is_logged`` is true, the game is in the archive, so the view offers no more decisions, even if it
+    shows an earlier moment.
     """
     game = state.game
     yours = not (is_logged or state.session.is_over or state.thinking)
@@ -284,7 +288,7 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
 
 
 def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:
-    """Return the tile, marked if the hint recommends its decision."""
+    """Return the tile, marked as a hint if its decision or its choice is one of ``hinted_words``."""
     if (tile.decision or tile.choice) not in hinted_words:
         return tile
     return tile._replace(hinted=True, label=f"{tile.label} (hint)")

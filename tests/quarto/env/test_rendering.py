@@ -27,12 +27,12 @@ def rendering() -> Any:
 
 
 def test_the_text_of_a_position() -> None:
-    assert rendering().render_text(POSITION) == TEXT
+    assert rendering().render_position_and_left_as_text(POSITION) == TEXT
 
 
 def test_the_picture_shows_each_piece_in_its_place() -> None:
     side, gap = rendering().SQUARE_SIDE, rendering().GAP
-    image = rendering().render_image(POSITION)
+    image = rendering().render_position_and_left_as_image(POSITION)
     assert image.shape == (rendering().HEIGHT, rendering().WIDTH, 3)
 
     def at(top: int, left: int) -> np.ndarray:
@@ -57,10 +57,10 @@ def test_a_window_is_opened_only_for_people(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rendering(), "FRAMES_PER_SECOND", 10_000)
     for mode, shown in (("rgb_array", False), ("human", True)):
         renderer = rendering().Renderer(mode)
-        renderer.show_position(POSITION)
+        renderer.show_position_if_windowed(POSITION)
         assert pygame.display.get_init() == shown
         if shown:
             pixels = pygame.surfarray.array3d(pygame.display.get_surface()).transpose(1, 0, 2)
-            assert np.array_equal(pixels, rendering().render_image(POSITION))
+            assert np.array_equal(pixels, rendering().render_position_and_left_as_image(POSITION))
         renderer.close()
         assert not pygame.display.get_init()

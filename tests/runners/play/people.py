@@ -56,7 +56,7 @@ class Notes(Screen):
         self.requests: list[str] = []
         self.boards = 0
 
-    def print_heading(self, heading: str) -> None:
+    def begin_game_with_heading(self, heading: str) -> None:
         self.written.append(heading)
 
     def show_game(self, game: Game, news: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ def parse_cells(line: str) -> list[int]:
 
 
 def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
-    """Return whether a piece on a cell finishes one of ``lines``.
+    """Return whether ``piece`` would finish one of ``lines`` if it were placed on ``cell``.
 
     A line is finished if its four pieces all have the same bit set, or the same bit clear. ``board`` maps occupied
     cells to their pieces.
@@ -54,7 +54,10 @@ def choose_gift(board: dict[int, int], lines: list[list[int]], remaining: list[i
 
 
 def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> str:
-    """Return the line that answers ``position``, a text of the form ROWS HAND SEED."""
+    """Choose a turn for ``position``, and return it as a line of the protocol, such as ``turn b1 A``.
+
+    ``position`` has the form ``ROWS HAND SEED``. ``mover_chooses`` says that the rules let the mover choose the piece.
+    """
     rows, hand, seed = position.split()
     board = {cell: DIGITS.index(digit) for cell, digit in enumerate(rows.replace("/", "")) if digit != "."}
     free = [cell for cell in range(16) if cell not in board]

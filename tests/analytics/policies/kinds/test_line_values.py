@@ -224,7 +224,7 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
 class Evaluated(Dataset):
     """Games in which half of the turns had a value."""
 
-    def read_evaluation_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+    def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         drawn = np.random.default_rng(int(games.game_id[0]))
         values = drawn.integers(-VALUE_UNITS, VALUE_UNITS + 1, (16, len(games.game_id))).astype(np.int32)
         return np.where(drawn.random(values.shape) < 0.5, NO_VALUE, values).astype(np.int32)
@@ -234,7 +234,7 @@ def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_i
     few = Games(*(np.ascontiguousarray(column[..., :200]) for column in dataset.games))
     games = Evaluated(dataset.runs, (0, 200), dataset.game_id[:200], dataset.opening[:200], few)
     stage, words = 8, build_feature_words(CLASSIC)
-    values = next(games.read_evaluation_values("", part) for _, part in games.read_blocks())
+    values = next(games.read_evaluation_values_if_any("", part) for _, part in games.read_blocks())
     twin, learned = lines.Learner(np.zeros((int(words[STAGE_SIZE]), 2), np.float32), np.zeros((2, 0), np.float32)), 0
     for game in range(200):
         plies = [(int(few.pieces[ply, game]), int(few.cells[ply, game])) for ply in range(stage)]

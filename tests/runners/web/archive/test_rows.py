@@ -84,7 +84,7 @@ def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
 
 
 def texts(table: object) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in table.cells]  # type: ignore[attr-defined]
+    return [[cell.text for cell in row] for row in table.cell_rows]  # type: ignore[attr-defined]
 
 
 def table_of(page: ArchivePage, title: str) -> Table:
