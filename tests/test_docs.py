@@ -127,7 +127,18 @@ def parse_command(page_command: PageCommand) -> Any:
 # Commands that add nothing to the archive they name.
 READERS_OF_ARCHIVES = {
     *("archive export", "archive ls", "archive verify", "compare", "crosstable", "evaluations", "first-plies"),
-    *("learning-curve", "lengths", "mistakes", "openings", "rate", "report", "show", "sql"),
+    *(
+        "learning-curve",
+        "lengths",
+        "mistakes",
+        "openings",
+        "policy judge",
+        "policy positions",
+        "rate",
+        "report",
+        "show",
+    ),
+    "sql",
 }
 
 

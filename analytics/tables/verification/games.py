@@ -40,7 +40,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class RangeFiles:
-    """The files that hold the games and the plies of a range of games that readers use."""
+    """The two files that hold the games and the plies of one range of games that readers use, for verification.
+
+    ``analytics.tables.upkeep.garbage.RunTableFiles`` has the files of a whole run, also those that no reader uses.
+    """
 
     archive: ArchiveStore
     record: RunRecord
