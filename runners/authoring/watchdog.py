@@ -126,9 +126,14 @@ class WatchedPlayer(BatchPlayer):
             one_position_at_a_time or player.one_position_at_a_time,
             player.game_words,
         )
+        self.unusual = player.unusual
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._player, name)
+    @property
+    def printed(self) -> str:
+        return self._player.printed
+
+    def remarks(self) -> list[str]:
+        return self._player.remarks()
 
     def start(self, slots: range) -> None:
         self._player.start(slots)

@@ -329,7 +329,7 @@ NO_GAMES = (
     ("F@b1, 3@b2", "cell 'b1,' is not one of a1 to d4"),
     (WON + " 4@a2", "ply 3 finishes a line and the game goes on (ply 4)"),
     ("F@b1 3@b2", "the game is not over after 2 plies and has no tag 'result': add [result=1-0] or [result=0-1]"),
-    ("[result=1/2-1/2] F@b1", "tag 'result': 1/2-1/2 after 1 plies: a game is drawn on a full board only"),
+    ("[result=1/2-1/2] F@b1", "tag 'result': 1/2-1/2 after 1 ply: a game is drawn on a full board only"),
     (f"[result=0-1] {WON}", "tag 'result': 0-1 contradicts the plies, which say 1-0"),
     (f"[ending=full_board] {WON}", "tag 'ending': full_board contradicts the plies, which say line"),
     ("[ending=line] [result=1-0] F@b1", "tag 'ending': line contradicts the plies: the game is not over after 1"),
