@@ -279,7 +279,7 @@ def _describe_left_out(
         f"{format_count_with_noun(games, 'game')} with {format_count_with_noun(plies, 'imposed ply', 'imposed plies')}"
         for plies, games in _count_games_by_imposed_plies(imposed, records).items()
     )
-    hint = "; ask for first free decisions to count them" if is_start_of_game(position) else ""
+    hint = ": ask for first free decisions to count them" if is_start_of_game(position) else ""
     return (f"left out, because nobody chose here: {counts_text}{hint}",)
 
 
