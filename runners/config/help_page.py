@@ -17,7 +17,6 @@ import yaml
 from msgspec import Meta
 from typer.core import TyperCommand
 
-from agents.base.agent import AgentLimits
 from runners.config.application import Application
 from runners.config.arguments import CommandArguments, ConfigKey, parse_yaml_keys
 from runners.config.schemas import ArchiveConfig
@@ -33,6 +32,7 @@ class YamlHeader(NamedTuple):
 
 ENVIRONMENT_DEFAULT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
 GROUP_EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
+LIMIT_TYPES = {"turn_seconds": float, "megabytes": int}  # of ``AgentLimits``, whose import would take a second
 AGENTS_SENTENCE = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
 SWEEP_HEADER = YamlHeader(
     "A run for each combination of the values, KEY=VALUE,VALUE,…, and a table of all. Hydra calls a run here a job.",
@@ -67,8 +67,7 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
     constraints = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     types = (get_args(hint)[0], *get_args(get_args(hint)[0])) if constraints else (hint, *get_args(hint))
     if hint is None or hint is Any:
-        limit_hint = get_type_hints(AgentLimits).get(key.name.removeprefix("a."))  # the same keys for every agent
-        types = get_args(limit_hint) or (type(yaml.safe_load(key.default)),)
+        types = (LIMIT_TYPES.get(key.name.removeprefix("a.")) or type(yaml.safe_load(key.default)),)
     choices = next((constraint for constraint in constraints if isinstance(constraint, tuple)), ())
     bounds = [] if choices else [constraint for constraint in constraints if isinstance(constraint, Meta)]
     ranges = [
