@@ -96,7 +96,7 @@ def to_policy(layers: Layers) -> Policy:
         parts.append((np.full(rows.size, number), *indices, np.rint(rows.ravel() / UNIT) * UNIT))
         width = np.size(biases)
     if width != TURN_CODES or not 0 < len(parts) <= MAX_LAYERS:
-        description = f"{len(parts)} layers, the last of {width} units"
+        description = f"layers: {len(parts)}, the last of width {width}"
         raise ValueError(f"{description}: a network has 1 to {MAX_LAYERS} layers, the last of {TURN_CODES} units")
     columns = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = (np.int8, np.int16, np.int16, np.float64)
@@ -125,5 +125,5 @@ def _load_layers(policy: Policy) -> Layers:
         layers.append((rows[:-1], rows[-1]))
         width = units
     if width != TURN_CODES:
-        raise ValueError(f"the last layer of a policy has {width} units, not a value for each of {TURN_CODES} actions")
+        raise ValueError(f"the last layer of a policy has units: {width}, not one for each of {TURN_CODES} actions")
     return layers

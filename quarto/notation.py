@@ -137,12 +137,12 @@ def format_game(plies: Iterable[tuple[int, int]]) -> str:
 def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
     rows = text.split("/")
     if len(rows) != SIDE:
-        raise RequestError(f"{len(rows)} rows instead of {SIDE}, with / between them ({where}): {POSITION_FORM}")
+        raise RequestError(f"rows with / between them: {len(rows)} instead of {SIDE} ({where}): {POSITION_FORM}")
     plies: list[tuple[int, int]] = []
     for number, row in enumerate(rows):
         if len(row) != SIDE:
             raise RequestError(
-                f"row {number + 1} {_quote_shortened(row)} has {len(row)} cells instead of {SIDE} ({where})"
+                f"row {number + 1} {_quote_shortened(row)} has cells: {len(row)} instead of {SIDE} ({where})"
             )
         for column, digit in enumerate(row):
             if digit != ".":

@@ -312,11 +312,11 @@ class BatchView:
         drawings = [str(self[i]) for i in range(min(MAX_PRINTED_POSITIONS, len(self)))]
         rest_count = len(self) - len(drawings)
         if rest_count:
-            drawings.append(f"and {rest_count:,} more positions")
+            drawings.append(f"and {rest_count:,} more")
         return "\n\n".join(drawings) or "no positions"
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} positions, rules {self.rules.name}>"
+        return f"<positions: {len(self):,}, rules {self.rules.name}>"
 
 
 def _unpack_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:

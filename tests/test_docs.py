@@ -124,6 +124,30 @@ def parse_command(page_command: PageCommand) -> Any:
     return command.make_context(" ".join(names), list(arguments))
 
 
+# Commands that add nothing to the archive they name.
+READERS_OF_ARCHIVES = {
+    *("archive export", "archive ls", "archive verify", "compare", "crosstable", "evaluations", "first-plies"),
+    *(
+        "learning-curve",
+        "lengths",
+        "mistakes",
+        "openings",
+        "policy judge",
+        "policy positions",
+        "rate",
+        "report",
+        "show",
+    ),
+    "sql",
+}
+
+
+def test_no_page_writes_into_the_sample() -> None:
+    for page_command in BLOCKS + SENTENCES:
+        if re.search(r"(--archive[ =]|archive\.root=)data/sample", " ".join(page_command.words)):
+            assert " ".join(resolve_command(page_command)[0]) in READERS_OF_ARCHIVES, page_command
+
+
 def test_arguments_are_accepted() -> None:
     for page_command in BLOCKS:
         try:

@@ -239,3 +239,43 @@ def test_functions_are_named_by_verbs_and_each_class_name_stands_for_one_thing()
     assert {name for name in acting if PARTICIPLE.fullmatch(name)} <= OF_OTHERS
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert sorted(name for name in {*classes} if classes.count(name) > 1) == []
+
+
+COUNTED_NOUNS = (
+    "agents boards codes columns decisions episodes figures games genes groups jobs lines moves openings pairings "
+    "pairs plies policies positions ranges records rows runs seeds settings steps tables turns units workers"
+).replace(" ", "|")  # not pieces, which are also a size: "from 6 pieces on"
+# A plural directly behind a value, or after one adjective; but "games a second" is a speed.
+PLURAL_AFTER_VALUE = re.compile(
+    rf" (?:(?:more|such|other|old|[a-z]+(?:ed|al|ent)) )?(?:{COUNTED_NOUNS})\b(?! a second)"
+)
+NOT_ONE = re.compile(r"(?:\w+\.)*_?[A-Z][A-Z0-9_]*|[2-9] \* .*|format_\w+\(.*")  # constants, multiples, finished texts
+GROUP = re.compile(r"\bof (?:the |its )?$")  # "the first 5 of 7 rows"
+NO_COUNTS = {"runners/cli/games.py": "agents check", "analytics/report/text_tables.py": "Left out to fit"}
+
+
+def list_counts_with_fixed_plural(tree: ast.AST, no_count: str = "\0") -> list[int]:
+    """Return the lines of f-strings, but those with the text ``no_count``, in which a plural follows any number."""
+    lines = []
+    for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
+        parts = text.values
+        for before, value, after in zip([ast.Constant(""), *parts], parts, parts[1:], strict=False):
+            if isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant):
+                in_group = isinstance(before, ast.Constant) and GROUP.search(str(before.value))
+                may_be_one = value.conversion == -1 and not NOT_ONE.fullmatch(ast.unparse(value.value))
+                plural = PLURAL_AFTER_VALUE.match(str(after.value))
+                if may_be_one and plural and not in_group and no_count not in ast.unparse(text):
+                    lines.append(text.lineno)
+    return lines
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    """No f-string prints "1 games": ``format_count_with_noun`` chooses the form of the noun."""
+    assert list_counts_with_fixed_plural(ast.parse("f'{n:,} games', f'{n} more rows', f'of {n} runs'")) == [1, 1]
+    assert not list_counts_with_fixed_plural(ast.parse("f'{pace} games a second', f'{MAX} rows', f'{run_id!r} runs'"))
+    problems = []
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        lines = list_counts_with_fixed_plural(ast.parse(path.read_text(encoding="utf-8")), NO_COUNTS.get(name, "\0"))
+        problems += [f"{name}:{line}: use format_count_with_noun" for line in lines]
+    assert not problems

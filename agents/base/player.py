@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
+from types import MappingProxyType
 from typing import Any
 
 import numba
@@ -136,6 +137,16 @@ class BatchPlayer(ABC):
     game_words: int = 0  # words of uint64 that the player remembers for each game
     one_position_at_a_time: bool = False  # whether the engine must ask for one position at a time
     copy_obstacle: str = ""  # why it cannot be copied, or empty if it can
+    unusual: Mapping[int, tuple[int, int]] = MappingProxyType({})  # by the turn's seed: answers outside -1 to 15
+
+    @property
+    def printed(self) -> str:
+        """Everything that the agent has printed in processes of its own, in all threads."""
+        return ""
+
+    def remarks(self) -> list[str]:
+        """Return lines about what the agent did that is no fault and that its user should know."""
+        return []
 
     def fork(self) -> BatchPlayer:
         """Return a player of the same agent for another thread. A player that threads can share returns itself."""
@@ -416,7 +427,7 @@ class PythonPlayer(BatchPlayer):
 
         Such a subclass may ask a process for them, for example.
         """
-        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers outside -1 to 15
+        self.unusual: dict[int, tuple[int, int]] = {}
         self._agent = agent
         self._lock = threading.Lock()
         if agent is None:

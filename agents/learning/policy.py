@@ -60,7 +60,7 @@ def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str
         numbers = "integers" if type_ is np.int64 else "floats"
         raise ValueError(f"column '{name}' of a policy is {column.dtype} {column.shape}, not one row of {numbers}")
     if len(column) != length:
-        raise ValueError(f"column '{name}' of a policy has {len(column)} rows, and '{first}' has {length}")
+        raise ValueError(f"column '{name}' of a policy has rows: {len(column)}, and '{first}' {length}")
     if type_ is np.float64 and not np.isfinite(column).all():
         row = int(np.argmin(np.isfinite(column)))
         raise ValueError(f"column '{name}' of a policy is {column[row]} in row {row}, where a finite number belongs")

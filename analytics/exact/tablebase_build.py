@@ -304,7 +304,7 @@ def _verify_boards_and_value_counts(tablebase: Tablebase, table: BoardTable) -> 
             yield f"{tablebase.path}: its boards of {pieces} pieces are not the {len(keys):,} that play reaches"
         counts = [int((table.values[part] == value).sum()) for value in VALUES]
         if counts != [card.won[pieces], card.drawn[pieces], card.lost[pieces]]:
-            yield f"{tablebase.path}: {counts} boards of {pieces} pieces are won, drawn, lost, unlike on its card"
+            yield f"{tablebase.path}: boards of {pieces} pieces: {counts} are won, drawn, lost, unlike on its card"
 
 
 def _verify_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
@@ -313,7 +313,7 @@ def _verify_values(tablebase: Tablebase, table: BoardTable) -> Iterator[str]:
     for pieces, ((_, values), part) in enumerate(zip(layers, parts, strict=True)):
         wrong = int((values != table.values[part]).sum())
         if wrong:
-            yield f"{tablebase.path}: {wrong:,} boards of {pieces} pieces do not have the value that their turns give"
+            yield f"{tablebase.path}: turns give other values than those of {wrong:,} of the boards of {pieces} pieces"
 
 
 def _verify_sample_of_largest_boards(

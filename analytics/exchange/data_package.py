@@ -23,6 +23,7 @@ from analytics.exact import position_set, puzzles
 from analytics.questions.selection import ALWAYS_TRUE, Selection
 from analytics.questions.sql.query_execution import sink_parquet
 from analytics.questions.sql.views import ColumnDescription, read_column_descriptions
+from analytics.store.texts import format_count_with_noun
 
 # The conditions that select the rows of a table that belong to the chosen games, ``_chosen``.
 GAME_CONDITION = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
@@ -217,7 +218,7 @@ def _render_overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Itera
         yield from (
             f"## {table['name']}",
             "",
-            f"{count:,} rows in `{table['path']}`.",
+            f"{format_count_with_noun(count, 'row')} in `{table['path']}`.",
             "",
             "| column | type | meaning |",
         )

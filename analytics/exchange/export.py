@@ -18,6 +18,7 @@ from analytics.questions.selection import select_games
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.files.local_files import temporary_beside
 from analytics.store.marker import check_outside_archives
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError, RequestError, suggest_valid_names
 
 DATASET = "dataset"  # the form of a folder of tables
@@ -138,7 +139,9 @@ def write_export(
         metadata = {"dataset_id": output.name, "description": describe_dataset(request), **minari_metadata}
         episodes, steps = _write_episodes(chunks, request, ExportTarget(path, room, metadata))
         if not episodes:
-            raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
+            raise RequestError(
+                f"no known turn of {request.perspective} in {format_count_with_noun(games, 'game')}: see --imposed"
+            )
         return ExportSummary(games, episodes, steps)
 
 

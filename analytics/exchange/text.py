@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from analytics.store.game_tables import select_games
 from analytics.store.records import RecordError, RunRecord, parse_record
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED, Games
 from quarto.bits import piece_to_lanes
 from quarto.errors import RequestError, suggest_valid_names
@@ -220,7 +221,7 @@ def find_outcome(tags: Tags, ply_count: int, line_ply: int) -> GameOutcome:
     if 0 <= line_ply < ply_count - 1:
         raise RequestError(f"ply {line_ply} finishes a line and the game goes on (ply {line_ply + 1})")
     if tags.opening > ply_count:
-        raise RequestError(f"tag 'opening': {tags.opening} plies were imposed, and the game has {ply_count}")
+        raise RequestError(f"tag 'opening': imposed plies: {tags.opening}, and plies of the game: {ply_count}")
     if line_ply < 0 and ply_count < PIECES:
         return _find_forfeit_outcome(tags, ply_count)
     winner, ending = (ply_count & 1, 0) if line_ply >= 0 else (NONE, 1)  # the seat of ply k is (k + 1) & 1
@@ -238,11 +239,15 @@ def _contradiction_error(name: str, value: str, actual_value: str) -> RequestErr
 def _find_forfeit_outcome(tags: Tags, ply_count: int) -> GameOutcome:
     if tags.winner is None:
         raise RequestError(
-            f"the game is not over after {ply_count} plies and has no tag 'result': add [result=1-0] or [result=0-1] "
+            f"the game is not over after {format_count_with_noun(ply_count, 'ply', 'plies')} and "
+            "has no tag 'result': add [result=1-0] or [result=0-1] "
             "if a player gave up"
         )
     if tags.winner == NONE:
-        raise RequestError(f"tag 'result': 1/2-1/2 after {ply_count} plies: a game is drawn on a full board only")
+        raise RequestError(
+            f"tag 'result': 1/2-1/2 after {format_count_with_noun(ply_count, 'ply', 'plies')}: "
+            "a game is drawn on a full board only"
+        )
     ending = FORFEIT_RESIGNED if tags.ending is None else tags.ending
     if ending < FORFEIT_ILLEGAL:
         raise RequestError(

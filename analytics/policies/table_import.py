@@ -19,6 +19,7 @@ from agents.learning.policy import Policy, mark_group_starts
 from agents.policy import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
 from analytics.store.files.local_files import LOCAL
 from analytics.store.parquet.metadata import THIRD_PARTY_STORAGE, read_footer
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError, suggest_valid_names
@@ -119,7 +120,8 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
     example = _describe_worst_conflict(groups, read, frame, cells, gifts)
     if example and options.conflicts == "refuse":
         raise RequestError(
-            f"{groups.conflicts:,} turns have different values, up to symmetry; {example}: conflicts=mean takes their "
+            f"different values, up to symmetry, of {format_count_with_noun(groups.conflicts, 'turn')}; "
+            f"{example}: conflicts=mean takes their "
             "mean, conflicts=first the value of the first row"
         )
     return ImportedPolicy(_build_policy(groups, options), len(frame), len(frame) - len(read), groups.conflicts, example)

@@ -143,7 +143,7 @@ def format_elo(rating: float) -> str:
     """
     if math.isinf(rating):
         return "∞" if rating > 0 else f"{MINUS}∞"
-    return f"{rating:.1f}".replace("-", MINUS) if round(rating, 1) else "0.0"
+    return format_decimals(rating, 1) if round(rating, 1) else "0.0"
 
 
 def format_expected_value(value: float) -> str:
@@ -197,6 +197,11 @@ def format_short_game_name(run_id: str, game_id: int) -> str:
     return f"{run_id[:RUN_DIGITS]} {game_id}"
 
 
+def format_decimals(value: float, digits: int) -> str:
+    """Format a number with ``digits`` decimals; the minus sign is a true one."""
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
 def format_signed(value: float, digits: int) -> str:
     """Format a number with its sign and ``digits`` decimals.
 
@@ -204,14 +209,6 @@ def format_signed(value: float, digits: int) -> str:
     """
     text = f"{value:+.{digits}f}".replace("-", MINUS)
     return text if text.strip(f"+0.{MINUS}") else text[1:]
-
-
-def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
-    """Format a count with its noun, for example ``1 range``, ``no ranges`` or ``2 policies``.
-
-    ``nouns`` is the plural, if it is irregular.
-    """
-    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}" if count else f"no {nouns or f'{noun}s'}"
 
 
 def format_interval(low: float, high: float, format_value: Callable[[float], str] = format_percent) -> str:

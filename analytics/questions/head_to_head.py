@@ -35,6 +35,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
 from analytics.statistics.tally import FORFEITS, Tally, build_tally
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice, FailureError, RequestError
 
 MAX_NAMED = 3  # incomplete runs that a warning names
@@ -168,8 +169,8 @@ def _describe_incomplete_runs(opened: OpenArchive, records: Sequence[RunRecord])
     for record in records:
         missing_ranges = opened.archive.list_effective_ranges(record.run_id).list_gaps(record.end_unit)
         if missing_ranges:
-            games = record.unit_line.count_games(missing_ranges)
-            (final if record.has_objects else continuable).append(f"{record.run_id} ({games:,} games missing)")
+            games = format_count_with_noun(record.unit_line.count_games(missing_ranges), "game")
+            (final if record.has_objects else continuable).append(f"{record.run_id} ({games} missing)")
     warnings = list[str]()
     if continuable:
         rest = "plays the rest of a run"
@@ -367,16 +368,9 @@ def _describe_ambiguous_labels_and_omissions(
     ]
     self_play_games = sum(result.games for result in results if result.first == result.second)
     if omitted_training_count:
-        runs = (
-            "1 run of a training is"
-            if omitted_training_count == 1
-            else f"{omitted_training_count:,} runs of trainings are"
-        )
+        runs = format_count_with_noun(omitted_training_count, "run of a training is", "runs of trainings are")
         notes.append(Advice(f"{runs} left out", "--trainings includes them", "trainings=True includes them"))
-    return [
-        *notes,
-        *(
-            [f"{self_play_games:,} games of agents against themselves say nothing about strength"]
-            * bool(self_play_games)
-        ),
-    ]
+    if self_play_games:
+        games = format_count_with_noun(self_play_games, "game")
+        notes.append(f"nothing about strength follows from {games} of agents against themselves")
+    return notes

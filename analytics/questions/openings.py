@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import format_count_with_noun
 from analytics.questions.decision_counts import (
     list_turns_of_most_played_positions,
     read_decisions_in_position,
@@ -21,6 +20,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_bounds
 from analytics.store.archive import ArchiveStore
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.positions import CHOSEN_TURN, list_canonical_turns
 from quarto.errors import Advice, FailureError, RequestError, suggest_valid_names
 from quarto.notation import (
@@ -229,7 +229,10 @@ def is_start_of_game(position: PackedPosition) -> bool:
 def _keep_frequent(rows: pl.DataFrame, query: OpeningsQuery, by: str, position_text: str, games: int) -> pl.DataFrame:
     frequent = rows.filter(pl.col("games") >= query.least)
     if frequent.is_empty():
-        raise RequestError(f"no {by} was chosen at least {query.least:,} times in {position_text} ({games:,} games)")
+        raise RequestError(
+            f"no {by} was chosen at least {format_count_with_noun(query.least, 'time')} in "
+            f"{position_text} ({format_count_with_noun(games, 'game')})"
+        )
     return frequent
 
 

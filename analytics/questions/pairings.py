@@ -36,6 +36,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import MAX_PAIRS
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice
 
 
@@ -477,7 +478,8 @@ def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames
     notes = list[str]()
     for label, label_codes in ambiguous_labels.items():
         names = " and ".join(_format_code_label(label, code) for code in label_codes)
-        text = f"{label!r} was played by {len(label_codes)} codes, shown as {names}"
+        count = format_count_with_noun(len(label_codes), "code")
+        text = f"{label!r} was played by {count}, shown as {names}"
         notes.append(Advice(text, "--run chooses runs of one", "run=… chooses runs of one"))
     extended = [run_id for run_id, record in records.items() if _is_extended_by_unverified_code(record)]
     if extended:

@@ -28,6 +28,7 @@ from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.davidson import FARTHEST_FINITE, DavidsonFit, SeatCounts, fit_davidson, transitive_closure
 from analytics.statistics.tally import CONFIDENCE, Estimate, sum_tallies_by_key
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 
 ELO_PER_UNIT = 400 / math.log(10)  # Elo points for one natural unit
@@ -132,7 +133,8 @@ class Ratings:
         lines = [self._describe_seat_and_draws(mover_chooses)]
         if self.group_count > 1:
             lines.append(
-                f"{self.group_count} groups of agents have no games between them: compare ratings within a group only."
+                f"{format_count_with_noun(self.group_count, 'group')} of agents have no games "
+                "between them: compare ratings within a group only."
             )
         for text, agents in (
             (
@@ -172,7 +174,10 @@ class Ratings:
     @property
     def unrated_sentences(self) -> list[str]:
         """Sentences about the agents that have no rating, and why."""
-        lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
+        lines = [
+            f"Not rated, forfeited every game: {agent} ({format_count_with_noun(games, 'game')})."
+            for agent, games in self.forfeited
+        ]
         agents = ", ".join(self.met_only_forfeiting)
         return [*lines, *([f"Not rated, met only these: {agents}."] if agents else [])]
 

@@ -29,6 +29,7 @@ from analytics.store.marker import VerifiableFile
 from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import GAME_BITS
 from quarto.errors import Advice, FailureError, RequestError, describe_nearest_name, suggest_valid_names
 
@@ -354,7 +355,8 @@ def describe_pairings_of_identical_games(opened: OpenArchive, run_ids: Iterable[
         GROUP BY ALL ORDER BY ALL""")  # noqa: S608  (ids of runs)
     agents = {key: " and ".join(opened.archive.load_run(key[0]).pairings[key[1]]) for key in uniform_games}
     return [
-        f"the {uniform_games[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} repeat "
+        f"{format_count_with_noun(uniform_games[run_id, pairing], 'game')} of "
+        f"{agents[run_id, pairing]} in run {run_id} repeat "
         f"{'one game' if different == 1 else 'two games'}, so their intervals mean nothing: play with opening_plies"
         for run_id, pairing, different in move_counts.iter_rows()
         if different <= 2 < uniform_games.get((run_id, pairing), 0)

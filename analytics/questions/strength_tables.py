@@ -17,6 +17,7 @@ from analytics.questions.columns import (
     superiority_over_top_agents_columns,
 )
 from analytics.questions.pairings import Crosstable
+from analytics.store.texts import format_count_with_noun
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +46,10 @@ def describe_crosstable_omissions(crosstable: Crosstable) -> list[str]:
 
 def describe_several_groups(group_count: int) -> str:
     """Return a sentence that says that the agents form ``group_count`` groups without games between the groups."""
-    return f"{group_count} groups of agents have no games between them: compare scores within a group only."
+    return (
+        f"{format_count_with_noun(group_count, 'group')} of agents have no games "
+        "between them: compare scores within a group only."
+    )
 
 
 def build_crosstable_table(crosstable: Crosstable, with_intervals: bool = True) -> Table:
@@ -83,7 +87,7 @@ def build_rating_tables(
     for number, frame in enumerate(groups, 1):
         group = f", group {number} of {len(groups)}" if len(groups) > 1 else ""
         # Games of an agent against itself are not among these.
-        games = f"{head_to_head.rules} rules, {int(frame['games'].sum()) // 2:,} games"
+        games = f"{head_to_head.rules} rules, {format_count_with_noun(int(frame['games'].sum()) // 2, 'game')}"
         title = f"Ratings in Elo{group} ({games}; {_describe_reference_rating(frame, anchor, anchor_elo)})"
         tables.append(_build_rating_table(frame.head(MAX_ROWS), title))
     return tables

@@ -10,7 +10,6 @@ from analytics.policies.listing import select_policy_columns_for_people
 from analytics.questions.columns import (
     Table,
     describe_seat_roles,
-    format_count_with_noun,
     format_short_game_name,
     number_column,
     opening_columns,
@@ -52,6 +51,7 @@ from analytics.report.result import Result, to_sentence
 from analytics.report.sections.strength import build_ratings_chart, ratings_frame
 from analytics.report.style import Figure
 from analytics.report.text_tables import to_table
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice
 from quarto.game import Game
 from quarto.notation import format_game, format_position

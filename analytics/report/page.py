@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.questions.columns import format_count_with_noun, format_percent, format_plies
+from analytics.questions.columns import format_percent, format_plies
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.selection import ALWAYS_TRUE
 from analytics.questions.sql.database import OpenArchive
@@ -25,6 +25,7 @@ from analytics.report.sections.mistakes import build_mistakes_section
 from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import NotFoundError, suggest_valid_names
 
 

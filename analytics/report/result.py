@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 from rich.console import Console
 
-from analytics.questions.columns import Table, format_count_with_noun
+from analytics.questions.columns import Table
 from analytics.report import style
 from analytics.report.advice import word_for_python
 from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
 from analytics.report.text_tables import build_escaped_plain_table, print_fitting_tables, to_table
 from analytics.store.files.backend import expand_home_if_known
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError, RequestError, suggest_valid_names
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analytics.questions.columns import ResultColumn, Table, escape_hidden_characters, format_significant
+from analytics.store.texts import format_count_with_noun
 
 if TYPE_CHECKING:
     import polars as pl
@@ -182,7 +183,9 @@ def _print_dropped_columns(console: Console, headings: Sequence[str], has_wide_o
     """Print which columns did not fit, and how to see them; print nothing if there are none."""
     if headings:
         more = len(headings) - MAX_NAMED_COLUMNS
-        names = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (f" and {more:,} more columns" if more > 0 else "")
+        names = ", ".join(headings[:MAX_NAMED_COLUMNS]) + (
+            f" and {format_count_with_noun(more, 'more column')}" if more > 0 else ""
+        )
         hint = "--wide shows them" if has_wide_option else "a wider terminal shows them, or | less -S"
         console.print(f"Left out to fit {console.width} columns: {names} ({hint}).", markup=False, soft_wrap=True)
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LA
     """
     start = f"{subject} {text[:SHOWN_CHARACTERS]!r}…"
     if len(text) > max_characters:
-        raise RequestError(f"{start} has {len(text):,} characters: write at most {max_characters:,}")
+        raise RequestError(
+            f"{start} has {format_count_with_noun(len(text), 'character')}: write at most {max_characters:,}"
+        )
     if any(depth > MAX_BRACKETS for _, _, depth in _scan_unquoted_characters(text)):
         raise RequestError(f"{start} has brackets inside brackets, deeper than {MAX_BRACKETS}: is one not closed?")
 

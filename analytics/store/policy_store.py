@@ -39,6 +39,7 @@ from analytics.store.policy_cards import (
     policy_folder,
 )
 from analytics.store.records import encode_record, parse_record
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice, FailureError, NotFoundError, RequestError, suggest_valid_names
 from quarto.rules import Rules
 
@@ -74,10 +75,13 @@ def check_policy(policy: Policy) -> Policy:
         raise ValueError(f"its columns differ in length: {lengths}")
     for name, column in policy.table.items():
         if column.dtype not in COLUMN_TYPES or column.ndim != 1:
-            raise ValueError(f"column {name!r} is {column.dtype} of {column.ndim} dimensions")
+            raise ValueError(f"column {name!r} is {column.dtype} of {format_count_with_noun(column.ndim, 'dimension')}")
         wrong = np.flatnonzero(~np.isfinite(column))
         if wrong.size:
-            raise ValueError(f"column {name!r} is {column[wrong[0]]} in row {wrong[0]} ({wrong.size} such rows)")
+            raise ValueError(
+                f"column {name!r} is {column[wrong[0]]} in row {wrong[0]} "
+                f"({format_count_with_noun(wrong.size, 'such row')})"
+            )
     return policy
 
 
@@ -316,7 +320,8 @@ def _read_frame(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFr
         raise ValueError(f"{name} {error}") from error
     if rows != listed_rows:
         raise ValueError(
-            f"{name} has {rows:,} rows, its card says {listed_rows if listed_rows is None else f'{listed_rows:,}'}"
+            f"{name} has {format_count_with_noun(rows, 'row')}, its card says "
+            f"{listed_rows if listed_rows is None else f'{listed_rows:,}'}"
         )
     return pl.read_parquet(content)
 
@@ -353,7 +358,7 @@ def check_name_free(archive: ArchiveStore, name: str, training: str, key: str = 
         raise RequestError(
             Advice(
                 f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
-                f"{taken.learned['games']:,} games)",
+                f"{format_count_with_noun(taken.learned['games'], 'game')})",
                 f"choose another; {command} describes it",
                 "choose another; archive.policies() lists all",
             )

@@ -27,7 +27,14 @@ from analytics.store.files.backend import MAX_RECORD_BYTES, Backend, explain_err
 from analytics.store.files.local_files import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.texts import HIDDEN_CHARACTERS, SURROGATES, check_texts, escape_and_cut_typed_text, to_line
+from analytics.store.texts import (
+    HIDDEN_CHARACTERS,
+    SURROGATES,
+    check_texts,
+    escape_and_cut_typed_text,
+    format_count_with_noun,
+    to_line,
+)
 from quarto.errors import FailureError, RequestError
 from quarto.notation import RULES_NAME
 from quarto.rules import PIECES, Rules
@@ -293,7 +300,7 @@ class _SpecFields(msgspec.Struct):
     def __post_init__(self) -> None:
         build_rules(self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
-            raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
+            raise ValueError(f"a pairing has an index beyond its {format_count_with_noun(len(self.agents), 'agent')}")
         if self.learner is not None and any(self.learner not in pairing for pairing in self.pairings):
             raise ValueError(f"agent {self.learner}, the learner, is not in every pairing")
 

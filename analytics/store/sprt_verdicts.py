@@ -33,6 +33,7 @@ from analytics.store.records import (
     pattern_constraint,
 )
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
 
@@ -69,7 +70,7 @@ class SprtVerdict(StoredRecord, frozen=True):
         if not math.isfinite(self.ratio):
             raise ValueError(f"ratio {self.ratio!r} is not finite")
         if sum(self.counts) != self.pairs:
-            raise ValueError(f"counts {self.counts} do not add up to {self.pairs} pairs")
+            raise ValueError(f"counts {self.counts} do not add up to {format_count_with_noun(self.pairs, 'pair')}")
         if self.pairs > self.most_pairs:
             raise ValueError(f"pairs={self.pairs} is above most_pairs={self.most_pairs}")
 

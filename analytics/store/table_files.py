@@ -20,6 +20,7 @@ from analytics.store.game_tables import RangeGames
 from analytics.store.parquet.metadata import read_footer
 from analytics.store.ranges import UnitLine, parse_file_name
 from analytics.store.schema import TABLE_SCHEMAS
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Games
 from quarto.errors import FailureError
 from quarto.jit import kernel
@@ -84,7 +85,10 @@ def check_content_and_count_rows(file: io.BufferedIOBase, name: str) -> int:
         raise ValueError("has other bytes than its name says: some have changed since it was written")
     rows = read_footer(file).rows
     if rows > named.max_rows:
-        raise ValueError(f"has {rows:,} rows: its {named.units:,} units have no table of more than {named.max_rows:,}")
+        raise ValueError(
+            f"has {format_count_with_noun(rows, 'row')}: a table of "
+            f"{format_count_with_noun(named.units, 'unit')} has at most {named.max_rows:,}"
+        )
     return rows
 
 
@@ -142,7 +146,13 @@ def build_checked_games(game_rows: pl.DataFrame, ply_rows: pl.DataFrame, path: P
     plies = np.array(game_rows["plies"])  # a copy: kernels take arrays that may be written to
     expected = int(np.clip(plies, 0, PIECES).sum(dtype=np.int64))
     if len(ply_rows) != expected:
-        raise damaged_file_error(path, f"has {len(ply_rows)} rows, the games of its range have {expected} plies")
+        raise damaged_file_error(
+            path,
+            (
+                f"has {format_count_with_noun(len(ply_rows), 'row')}, the games of its range have "
+                f"{format_count_with_noun(expected, 'ply', 'plies')}"
+            ),
+        )
     return build_games(game_rows, ply_rows)
 
 

@@ -51,6 +51,14 @@ def to_line(text: str, max_characters: int = MESSAGE_CHARACTERS) -> str:
     return line if len(line) <= max_characters and len(text) <= 8 * max_characters else f"{line[:max_characters]}…"
 
 
+def format_count_with_noun(count: int, noun: str, nouns: str = "") -> str:
+    """Format a count with its noun, for example ``1 range``, ``no ranges`` or ``2 policies``.
+
+    ``nouns`` is the plural, if it is irregular.
+    """
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}" if count else f"no {nouns or f'{noun}s'}"
+
+
 def escape_and_cut_typed_text(text: str) -> str:
     """Return a text that a user typed, or an error's message, in the form in which records hold it.
 

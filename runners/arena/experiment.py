@@ -25,6 +25,7 @@ from analytics.store.records import (
     merge_code,
     run_id_to_stream_key,
 )
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from runners.arena.batch_engine import BatchEngine
@@ -188,7 +189,8 @@ def _replay_and_describe_sample(
         )
         pairings = "" if spec.unit_line.pairings == 1 else f" of {which} pairings"
         return (
-            f"{other_code_message}: {replay.games:,} games{pairings} were played again and are the same, so it goes on"
+            f"{other_code_message}: {format_count_with_noun(replay.games, 'game')}{pairings} "
+            "played again gave the same result, so it goes on"
         )
     game = format_short_game_name(record.run_id, replay.difference.game_id)
     labels = " against ".join(spec.pairing_labels[replay.difference.pairing])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from analytics.questions.columns import format_count_with_noun
+from analytics.questions.columns import format_decimals
 from analytics.statistics.sprt import (
     Hypotheses,
     SequentialTest,
@@ -19,6 +19,7 @@ from analytics.statistics.sprt import (
     log_likelihood_ratio,
 )
 from analytics.statistics.tally import Estimate
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError, suggest_valid_names
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar_or_notes
@@ -76,7 +77,7 @@ def format_llr_games_and_strength(trial: SequentialTest) -> str:
         f", nElo {format_mean_and_half_width(estimate_strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
     )
     games = format_count_with_noun(2 * trial.pairs, "game")
-    return f"LLR {trial.ratio:.2f} ({lower:.2f} to {upper:.2f}) after {games}{strength}"
+    return f"LLR {format_decimals(trial.ratio, 2)} ({format_decimals(lower, 2)} to {upper:.2f}) after {games}{strength}"
 
 
 def print_outcome(outcome: SprtOutcome) -> None:
@@ -127,7 +128,7 @@ def format_sweep_row(outcome: SprtOutcome) -> dict[str, str]:
         "second": second,
         "verdict": trial.accepted or "undecided",
         "games": f"{2 * trial.pairs:,}",
-        "LLR": f"{trial.ratio:.2f}",
+        "LLR": format_decimals(trial.ratio, 2),
         "nElo": format_mean_and_half_width(estimate_strength(trial.counts).normalised_elo, 1) if trial.pairs else "·",
     }
 
@@ -167,9 +168,10 @@ def format_test(counts: Sequence[int], hypotheses: Hypotheses, strength: Strengt
     verdict = f"{accepted} is accepted" if accepted else "undecided"
     named_counts = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
     hypotheses_text = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
+    bounds_text = f"bounds {format_decimals(lower, 4)} and {upper:.4f}"
     return [
         f"Pairs  {strength.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named_counts),
-        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({hypotheses_text})",
+        f"LLR    {format_decimals(ratio, 4)}, {bounds_text}: {verdict} ({hypotheses_text})",
         f"nElo   {format_mean_and_half_width(strength.normalised_elo)}",
         f"Elo    {format_mean_and_half_width(strength.elo)}",
         f"LOS    {strength.superiority:.5f}",

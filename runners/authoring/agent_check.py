@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from agents.base.player import build_player
 from analytics.questions.columns import format_count_per_second
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Block, Games, concat_game_columns
 from quarto.errors import PROJECT_FOLDERS, FailureError, describe_author_error_location
 from quarto.jit import uint64
@@ -204,7 +205,7 @@ def _run_own_and_game_checks(
         )
         yield CheckResult("no memory between games", difference is None, text)
     players = [watched.guarded_agents[0].fork_player() for watched in (engine, second_engine)]
-    logged_text = "".join(getattr(player, "printed", "") for player in players)
+    logged_text = "".join(player.printed for player in players)
     yield _build_prints_result(captured_output.getvalue(), logged_text)
 
 
@@ -338,7 +339,12 @@ def _build_fault_results(
     illegal = [
         f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults_by_frequency(ILLEGAL)
     ]
-    success_text = f"every turn of {games} games and in {rare_positions} rare positions" if has_taken_a_turn else ""
+    success_text = (
+        f"every turn of {format_count_with_noun(games, 'game')} and in "
+        f"{format_count_with_noun(rare_positions, 'rare position')}"
+        if has_taken_a_turn
+        else ""
+    )
     yield CheckResult(
         "legal", has_taken_a_turn and not illegal, "\n".join(illegal) or success_text or "no turn was taken"
     )
@@ -378,10 +384,12 @@ def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
     """
     lines, logged_lines = printed_text.splitlines(), logged_text.splitlines()
     if lines:
-        text = f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
+        text = (
+            f"{format_count_with_noun(len(lines), 'line')}, slowing a run down and mixing with its output: {lines[0]!r}"
+        )
     else:
         text = (
-            f"{len(logged_lines):,} lines, which go to the log of a run: {logged_lines[0]!r}"
+            f"{format_count_with_noun(len(logged_lines), 'line')} for the log of a run: {logged_lines[0]!r}"
             if logged_lines
             else "nothing"
         )

@@ -113,7 +113,7 @@ class Watchdog:
 def _describe_positions(batch: Batch) -> str:
     """Describe a batch by its first position and the number of other positions."""
     other_count = len(batch.lanes) - 1
-    return f"position {format_position(batch.position(0))}{f' and {other_count} others' if other_count else ''}"
+    return f"position {format_position(batch.position(0))}{f' and {other_count:,} more' if other_count else ''}"
 
 
 class WatchedPlayer(BatchPlayer):
@@ -129,9 +129,14 @@ class WatchedPlayer(BatchPlayer):
             one_position_at_a_time or player.one_position_at_a_time,
             player.game_words,
         )
+        self.unusual = player.unusual
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._player, name)
+    @property
+    def printed(self) -> str:
+        return self._player.printed
+
+    def remarks(self) -> list[str]:
+        return self._player.remarks()
 
     def start(self, slots: range) -> None:
         self._player.start(slots)

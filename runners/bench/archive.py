@@ -105,7 +105,7 @@ def _measure_spilling(root: Path) -> Figures:
         seconds = time.perf_counter() - started
         expected = opened.sql("SELECT count(*) AS plies FROM plies WHERE ply < 4")["plies"].item()
     if rows != expected:
-        raise FailureError(f"a question that spilled to the disk counted {rows} plies instead of {expected}")
+        raise FailureError(f"a question that spilled to the disk counted plies: {rows} instead of {expected}")
     return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
 
 

@@ -37,6 +37,7 @@ from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.schema import MAX_PAIRS
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.code_fingerprints import project_version
 from runners.arena.execution import execute_experiment
@@ -382,7 +383,11 @@ def reproduce(request: ReproduceRequest) -> int:
         command = f"{console.find_program()} {request.settings.command}"
         console.print_note(f"interrupted; all games played so far are in the archive. To continue:\n  {command}")
         return exit_code()
-    summary = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
+    summary = (
+        (f"{format_count_with_noun(count, 'game')} played, all of them in {root}")
+        if count
+        else f"Nothing to play: {root} has all games"
+    )
     console.print_line(f"{summary}.")
     return 0
 
@@ -425,7 +430,8 @@ def print_reproduction(reproduction: Reproduction) -> None:
 def _describe_origin(settings: PairingOptions) -> str:
     """Return a sentence with the command and the options from which a report was made."""
     return (
-        f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): {settings.games:,} games of each "
+        f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): "
+        f"{format_count_with_noun(settings.games, 'game')} of each "
         f"pairing, seed {settings.seed}."
     )
 

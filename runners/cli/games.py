@@ -133,7 +133,9 @@ def serve(
     """Serve pages to play, analyse, browse and ask in a browser."""
     from runners.web import server
 
-    server.serve(archive, host, port, name, config_dir, trust_agents)
+    server.serve(
+        archive, host, port, name, config_dir, trust_agents, f"qarena {options.format_command_line_without_program()}"
+    )
 
 
 def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)

@@ -8,7 +8,7 @@ import io
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from itertools import chain
@@ -19,16 +19,42 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import ArenaError, FailureError, RequestError, describe_nearest_name
 from quarto.sources import compilation_progress
 from runners.cli import archive, exact_play, games, policies
-from runners.cli.options import MARKUP
+from runners.cli.options import DEBUG_OPTION, MARKUP, list_typed_words
 from runners.cli.system_errors import explain_system_error, flush_standard_output, open_closed_streams, print_error
 from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
 
 # Number of new objects after which Python collects garbage. Imports create millions of objects that stay: with Python's
 # own threshold of a few hundred, collecting took a sixth of the time of a short command.
 GARBAGE_THRESHOLD = 100_000
+COMMAND_SYNONYMS = {  # words that other programs use, by the command that does it here
+    "agents": "bots engines players",
+    "archive export": "export",
+    "archive import": "import",
+    "archive ls": "list ls runs",
+    "archive verify": "check verify",
+    "bench": "perf speed",
+    "crosstable": "results scores standings",
+    "mistakes": "blunders errors",
+    "play": "human",
+    "rate": "bayeselo elo leaderboard ordo rank ranking ratings strength",
+    "run": "battle gauntlet match simulate tournament versus vs",
+    "serve": "browse gui server ui web",
+    "solve": "analyse analysis analyze eval evaluate",
+    "sql": "query select",
+    "train": "learn",
+}
+
+
+def _suggest_command(name: str, commands: Iterable[str]) -> str:
+    """Return ``"did you mean 'x'? "`` with the command of which ``name`` is a synonym, or whose name is most similar.
+
+    The text is empty if no command is similar.
+    """
+    meant = next((command for command, words in COMMAND_SYNONYMS.items() if name.lower() in words.split()), None)
+    return describe_nearest_name(name, commands, 0.6) if meant is None else describe_nearest_name(meant, [meant])
 
 
 class InterruptibleCommandGroup(TyperGroup):
@@ -40,6 +66,14 @@ class InterruptibleCommandGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands in the order of the help's panels."""
         return sorted(super().list_commands(ctx), key=[*map(_format_command_name, chain(*PANELS.values()))].index)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of a command, the command, and the words after it. Raises ``RequestError`` without one."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
+            hint = _suggest_command(name, self.commands)
+            raise RequestError(f"No such command {name!r}{hint and f': {hint}'.rstrip()} (see 'qarena --help')")
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
         """Parse the command line into the context of a command. Raises ``typer.Exit`` on Ctrl-C."""
@@ -187,7 +221,7 @@ class CompilingNotice:
 
     def __call__(self) -> None:
         """Print the note at the first call; later, print the number of compiled kernels at most once in ten seconds."""
-        from analytics.questions.columns import format_count_with_noun
+        from analytics.store.texts import format_count_with_noun
 
         now = self._clock()
         if self._last is None:
@@ -203,7 +237,7 @@ class CompilingNotice:
 
     def print_total(self) -> None:
         """Print how many kernels were compiled and how long that took, if a note was printed before."""
-        from analytics.questions.columns import format_count_with_noun
+        from analytics.store.texts import format_count_with_noun
 
         if self._last is not None:
             count = format_count_with_noun(compilation_progress.compiled, "kernel")
@@ -233,8 +267,7 @@ def main() -> None:
 
 def _run_and_explain_errors() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
-    debug = "--debug" in sys.argv
-    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    debug = DEBUG_OPTION in sys.argv[1:]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
@@ -273,8 +306,9 @@ def _run_command_and_exit() -> None:
     Raises ``RequestError`` for options and arguments that the command does not take.
     """
     try:
-        code = _build_app_with_command_or_all(sys.argv[1] if len(sys.argv) > 1 else "")(
-            prog_name="qarena", standalone_mode=False
+        typed = list_typed_words()
+        code = _build_app_with_command_or_all(typed[0] if typed else "")(
+            typed, prog_name="qarena", standalone_mode=False
         )
     except typer.TyperException as error:
         message, context = error.format_message(), getattr(error, "ctx", None)

@@ -17,12 +17,11 @@ from analytics import format_archive_option, open_archive
 from analytics.exchange.export import ExportRequest, ExportSummary, write_export, write_export_to_stream
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
-from analytics.questions.columns import format_count_with_noun
 from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import remember_archive, warn_once_of_unverified_archive
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.texts import to_line
+from analytics.store.texts import format_count_with_noun, to_line
 from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
 from analytics.tables.upkeep.archive_merge import MergeOptions
 from analytics.tables.upkeep.compaction import (
@@ -159,7 +158,7 @@ def _format_compaction_summary(summary: CompactionSummary, root: PurePath, remai
     young_count, foreign_count = sum(file.ours for file in remaining), sum(not file.ours for file in remaining)
     option = format_archive_option(root)
     if summary.files:
-        subject = "1 file of games is" if summary.files == 1 else f"{summary.files} files of games are"
+        subject = f"{format_count_with_noun(summary.files, 'file')} of games {'is' if summary.files == 1 else 'are'}"
         text = f"{subject} now {summary.larger_files}{removed}"
     else:
         text = f"Nothing to compact in {root}: all files are large, or alone in their run{removed}"
@@ -227,7 +226,8 @@ def _format_export_summary(summary: ExportSummary, request: ExportRequest, outpu
     left_out = summary.games - summary.episodes
     rest = f"; {format_count_with_noun(left_out, 'game')} left out, since no turn in them is known" if left_out else ""
     return (
-        f"{summary.episodes:,} episodes, {summary.steps:,} steps written to {output}, rewards for "
+        f"{format_count_with_noun(summary.episodes, 'episode')}, "
+        f"{format_count_with_noun(summary.steps or 0, 'step')} written to {output}, rewards for "
         f"{request.perspective}, at the end only{rest}"
     )
 
@@ -268,14 +268,14 @@ def import_games_file(root: PurePath, file: str, rules: str, event: str | None, 
 
 
 def _describe_bad_line(source: str, bad_line: BadLine, other_count: int = 0) -> str:
-    more = f"; {other_count:,} more bad line{'s' * (other_count > 1)}" if other_count else ""
+    more = f"; {format_count_with_noun(other_count, 'more bad line')}" if other_count else ""
     return f"{source}, line {bad_line.line}: {bad_line.reason}{more}"
 
 
 def _format_import_summary(run: ImportedRun) -> str:
     heading = run.heading
     description = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
-    opening = f", {heading.opening} plies imposed" if heading.opening else ""
+    opening = f", {format_count_with_noun(heading.opening, 'ply', 'plies')} imposed" if heading.opening else ""
     known_count = run.games - run.added
     return f"run {run.run_id} ({description}{opening}): {format_count_with_noun(run.added, 'game')} added" + (
         f", {known_count:,} were in the archive already" if known_count else ""

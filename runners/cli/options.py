@@ -19,6 +19,7 @@ from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.terminal.files import TABLE_FORMATS, TableOutput, build_table_output, check_output_file
 
 ARCHIVE = DEFAULT_ARCHIVE
+DEBUG_OPTION = "--debug"  # anywhere in a command: show the traceback of an error
 MARKUP: Any = "markdown"  # the markup of help texts
 PROJECT_ROOT = Path(__file__).resolve().parents[2]  # the project's folder, or the folder of its installation
 
@@ -31,9 +32,14 @@ def create_command_group(name: str, help: str, **settings: Any) -> typer.Typer: 
     return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
 
+def list_typed_words() -> list[str]:
+    """Return the words after the name of the program, without ``--debug``, which only ``main`` reads."""
+    return [word for word in sys.argv[1:] if word != DEBUG_OPTION]
+
+
 def format_command_line_without_program() -> str:
     """Return the typed arguments as one line, quoted for the shell, without the name of the program."""
-    return shlex.join(sys.argv[1:])
+    return shlex.join(list_typed_words())
 
 
 def select_by_prefix(incomplete: str, names: Sequence[str]) -> list[str]:
@@ -286,7 +292,7 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
             from runners.config.execution import run_hydra_command
             from runners.terminal.console import format_shell_line
 
-            typed = format_shell_line(sys.argv[1:])
+            typed = format_shell_line(list_typed_words())
             command_arguments = parse_arguments(words or [], archive, play_on_despite_forfeits, config_dir or [], typed)
             raise typer.Exit(run_hydra_command(application, context, command_arguments, multirun, cfg, help))
 

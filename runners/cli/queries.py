@@ -15,7 +15,6 @@ import typer
 from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     format_count_per_second,
-    format_count_with_noun,
 )
 from analytics.questions.openings import (
     OpeningsQuery,
@@ -30,6 +29,7 @@ from analytics.report.answers import answer_openings
 from analytics.report.frame_formats import STREAMED_FORMATS
 from analytics.report.page import render_report
 from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.definitions import (
     NotIndexedError,
 )
@@ -79,7 +79,7 @@ def index_archive(
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
         raise typer.Exit(exit_code())
-    sums_clause, seconds = f"; {sum_count:,} sums made" if sum_count else "", clock.seconds
+    sums_clause, seconds = f"; {format_count_with_noun(sum_count, 'sum')} made" if sum_count else "", clock.seconds
     if indexed.games:
         speed = f"{format_count_per_second(indexed.games, seconds)} a second"
         counts = format_count_with_noun(indexed.games, "game"), format_count_with_noun(indexed.rows, "row")

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from analytics.questions.columns import format_count_with_noun, format_short_game_name
+from analytics.questions.columns import format_short_game_name
 from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.records import OBJECT_TARGET, RunRecord
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code_fingerprints import build_code_record, describe_code_differences

@@ -17,6 +17,7 @@ from agents.base.agent import Agent
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice, RequestError, suggest_valid_names
 from runners.arena.spec import AgentSpec
 from runners.config.yaml_options import (
@@ -275,7 +276,12 @@ def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, st
         ("policy_id", card.policy_id),
         ("kind", f"{card.kind}, read by {', '.join(list_reader_names(card.kind)) or 'no agent'}"),
         ("rules", str(card.rules["name"])),
-        (origin.relation, origin.source if card.is_imported else f"{origin.source}, {learned['games']:,} games"),
+        (
+            origin.relation,
+            origin.source
+            if card.is_imported
+            else f"{origin.source}, {format_count_with_noun(learned['games'], 'game')}",
+        ),
         *([("where", str(learned["where"]))] if "where" in learned else []),
         *(
             (f"{noun} {key}", str(value))
@@ -315,4 +321,4 @@ def describe_policy_origin(card: PolicyCard) -> PolicyOriginText:
 
 
 def _format_row_count_suffix(rows: int | None) -> str:
-    return "" if rows is None else f", {rows:,} rows"
+    return "" if rows is None else f", {format_count_with_noun(rows, 'row')}"

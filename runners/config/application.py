@@ -22,17 +22,18 @@ from analytics import format_archive_option, open_archive
 from analytics.questions.columns import (
     ResultColumn,
     describe_seat_roles,
-    format_count_with_noun,
     format_percent,
     format_plies,
     number_column,
     pairing_columns,
 )
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from runners.config.objectives import Objective, SweepTarget, build_objective
 from runners.config.schemas import RunConfig, check_keys_and_values
 from runners.config.yaml_options import to_plain_dict
 from runners.hosting import interruption
+from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -205,11 +206,12 @@ def _play_experiment_printing_later(experiment: Experiment, objective: Objective
     log = Path(hydra_config.runtime.output_dir) / f"{hydra_config.job.name}.log"
     for note in request.notes:
         console.print_note(note)
+    is_default = not any(override.startswith("games=") for override in hydra_config.overrides.task)
     with (
         interruption.stop_on_signal_then_force_exit() as stop,
-        console.show_progress_bar_or_notes("playing", "games", request.progress) as progress,
+        console.show_progress_bar_or_notes("playing", "games", request.progress) as bar,
     ):
-        outcome = execute_experiment(experiment, launch.command, stop, progress)
+        outcome = execute_experiment(experiment, launch.command, stop, _PlayingProgress(bar) if is_default else bar)
     value = None if outcome.interrupted else objective.value(experiment, outcome.results)
 
     def print_tables_and_objective() -> None:
@@ -229,6 +231,24 @@ def _play_experiment_printing_later(experiment: Experiment, objective: Objective
     )
 
 
+class _PlayingProgress:
+    """The progress of games whose number nobody chose: after a few seconds of slow games, a note says how to choose."""
+
+    def __init__(self, bar: console.ProgressBar) -> None:
+        self._bar, self._games, self._total, self._clock = bar, 0, 0, WorkClock()
+        self._notice = console.LongTimeNotice("; games=1000 plays fewer a pairing", lambda: self._clock.seconds)
+        self.report_turns = bar.report_turns
+
+    def start(self, games: int) -> None:
+        self._total, self._clock = games, WorkClock()
+        self._bar.start(games)
+
+    def advance(self, games: int) -> None:
+        self._games += games
+        self._bar.advance(games)
+        self._notice.print_if_due(self._games, self._total)
+
+
 def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
     """List notes on the rows of a run in its sweep's table, for example that it omits pairings."""
     from analytics.questions.strength_tables import MAX_ROWS
@@ -239,7 +259,7 @@ def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]
             f"asked for {format_count_with_noun(games, 'game')} a pairing; its run holds more, and all are counted"
         )
     if pairings > MAX_ROWS:
-        notes.append(f"has {pairings:,} pairings, of which the first {MAX_ROWS} are shown")
+        notes.append(f"has {format_count_with_noun(pairings, 'pairing')}, of which the first {MAX_ROWS} are shown")
     return notes
 
 

@@ -5,6 +5,7 @@ Typer renders it: each key becomes an argument of a command that exists only to 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from inspect import Parameter, Signature
@@ -31,6 +32,7 @@ class YamlHeader(NamedTuple):
 
 ENVIRONMENT_DEFAULT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
 GROUP_EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
+LIMIT_TYPES = {"turn_seconds": float, "megabytes": int}  # of ``AgentLimits``, whose import would take a second
 AGENTS_SENTENCE = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
 SWEEP_HEADER = YamlHeader(
     "A run for each combination of the values, KEY=VALUE,VALUE,…, and a table of all. Hydra calls a run here a job.",
@@ -65,7 +67,7 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
     constraints = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     types = (get_args(hint)[0], *get_args(get_args(hint)[0])) if constraints else (hint, *get_args(hint))
     if hint is None or hint is Any:
-        types = (type(yaml.safe_load(key.default)),)
+        types = (LIMIT_TYPES.get(key.name.removeprefix("a.")) or type(yaml.safe_load(key.default)),)
     choices = next((constraint for constraint in constraints if isinstance(constraint, tuple)), ())
     bounds = [] if choices else [constraint for constraint in constraints if isinstance(constraint, Meta)]
     ranges = [
@@ -73,6 +75,26 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
     ]
     kind = next((kind for kind in (bool, int, float) if kind in types), str)
     return key._replace(kind=kind, limits=", ".join(ranges), choices=choices)
+
+
+def _read_parameter_hints(option_yaml: str) -> dict[str, type]:
+    """Read the types of the numbers that the class under ``_target_`` takes, by parameter, without importing the class.
+
+    A default of null says nothing about the type. The result is empty for a class that is not the project's own.
+    """
+    target = re.search(r"^_target_: (\S+)\.(\w+)", option_yaml, re.MULTILINE)
+    path = CONF_FOLDER.parent / f"{target[1].replace('.', '/')}.py" if target else CONF_FOLDER
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef) and target and node.name == target[2]]
+    return {
+        argument.arg: kind
+        for class_ in classes
+        for method in class_.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        for argument in method.args.args
+        for kind in (int, float)
+        if argument.annotation and ast.unparse(argument.annotation) == f"{kind.__name__} | None"
+    }
 
 
 def parse_yaml_header(yaml_text: str) -> YamlHeader:
@@ -110,7 +132,10 @@ def print_help(application: Application, context: typer.Context, arguments: Comm
         option_text = read_option_text(option.group, option.name)
         paragraphs.append(f"`{option.name}`: {parse_yaml_header(option_text).purpose}")
         title = f"Keys of {option.group} {option.name}: {option.key_form}"
-        option_keys = parse_yaml_keys_with_types(option_text)
+        hints = _read_parameter_hints(option_text)
+        option_keys = [
+            key._replace(kind=hints.get(key.name, key.kind)) for key in parse_yaml_keys_with_types(option_text)
+        ]
         panel_keys += [(title, key) for key in option_keys if key.name not in NON_PARAMETER_KEYS and key.default]
     if not panel_keys:
         commands = (f"`qarena {command} {GROUP_EXAMPLES[group]} --help`" for group in groups if group in GROUP_EXAMPLES)

@@ -26,11 +26,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.base.parameters import format_parameter
-from analytics.questions.columns import ResultColumn, Table, format_count_with_noun
+from analytics.questions.columns import ResultColumn, Table
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.labels import quote_for_hydra
 from analytics.store.records import JsonRecord, SweepJob, convert_values, encode_record, load_record
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, RequestError
 from runners.config.application import Application, Launch, enter_launch_folder
 from runners.config.arguments import CommandArguments

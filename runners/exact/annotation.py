@@ -20,8 +20,6 @@ from analytics.exact.annotation import (
 )
 from analytics.questions.columns import (
     format_count_per_second,
-    format_count_with_noun,
-    format_duration,
 )
 from analytics.questions.selection import GameFilter, select_games
 from analytics.questions.sql.database import OpenArchive
@@ -29,6 +27,7 @@ from analytics.report.frame_formats import STREAMED_FORMATS
 from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.store.files.backend import parse_location
 from analytics.store.ranges import StoredRange
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.decisions import AnnotationExtent, record_annotated_units
 from analytics.tables.derived.range_table import Chunk
 from analytics.tables.derived.threads import StoppedError
@@ -86,35 +85,6 @@ class AnnotateTask(Task[Chunk[AnnotationExtent], AnnotationSummary]):
         return annotate
 
 
-MEASURED_SECONDS = 5.0  # of judging, from which the time for the rest is estimated
-LONG_SECONDS = 60.0  # the shortest estimate that is printed
-
-
-class LongTimeNotice:
-    """A note that judging the games will take long, and how to judge fewer games. It is printed at most once."""
-
-    def __init__(self, total: int, game_filter: GameFilter) -> None:
-        self.total, self.clock, self.is_due = total, WorkClock(), True
-        self.fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
-
-    def print_if_due(self, judged_games: int) -> None:
-        """Print the note if, at the pace so far, the games that are left will take long.
-
-        ``judged_games`` is the number of games that have been judged.
-        """
-        spent_seconds = self.clock.seconds
-        if not (self.is_due and judged_games and spent_seconds >= MEASURED_SECONDS):
-            return
-        self.is_due = False
-        remaining_seconds = spent_seconds * (self.total - judged_games) / judged_games
-        if remaining_seconds >= LONG_SECONDS:
-            total = format_count_with_noun(self.total, "game")
-            console.print_note(
-                f"{total} take about {format_duration(remaining_seconds)} more{self.fewer_games_hint} (you can "
-                "stop at any time, because the same command goes on)"
-            )
-
-
 def annotate_games(
     root: PurePath, game_filter: GameFilter, settings: AnnotationOptions, threads: int | None, executor: Executor
 ) -> str:
@@ -136,12 +106,14 @@ def annotate_games(
     local_worker = LazyWorker(lambda: task.build_counting_worker(judged_counts))  # the bar also moves within a chunk
     work = local_worker if executor.shares_memory else task
     judged, total = AnnotationSummary(), sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks)
-    notice = LongTimeNotice(total, game_filter)
+    clock_of_judging = WorkClock()
+    fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
+    notice = console.LongTimeNotice(fewer_games_hint, lambda: clock_of_judging.seconds)
 
     def update_progress_and_notice() -> None:
         judged_games = max(judged.games, sum(judged_counts))
         bar.set_done(judged_games)
-        notice.print_if_due(judged_games)
+        notice.print_if_due(judged_games, total)
 
     try:
         with (

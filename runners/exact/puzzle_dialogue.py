@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from analytics.exact.puzzles import Puzzle
-from analytics.questions.columns import format_count_with_noun, format_percent_whole
+from analytics.questions.columns import format_percent_whole
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import NotFoundError, RequestError
 from quarto.game import Game, NextDecision, format_cells, format_prompt, game_from_position
-from quarto.notation import format_cell, format_piece
+from quarto.notation import CLASSIC_NAME, format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solution import Solution, SolvedTurn, turn_sort_key
 from quarto.views import Position
-from runners.config.yaml_options import load_rules
+from runners.config.yaml_options import load_rules, read_option_comment
 from runners.exact.solutions import SolveOptions, SolveRequest, Solvers, run_search, solve
 from runners.play.dialogue import parse_and_play_decision, quote_input
 from runners.play.screens import Screen
@@ -40,7 +41,11 @@ def describe_task(puzzle: Puzzle) -> str:
 def describe_theme(puzzle: Puzzle) -> str:
     """Describe in one sentence what the right turn of a puzzle achieves."""
     if puzzle.value:
-        return "A trap: every reply loses at once." if puzzle.depth == 3 else f"A win in {puzzle.depth} placements."
+        return (
+            "A trap: every reply loses at once."
+            if puzzle.depth == 3
+            else f"A win in {format_count_with_noun(puzzle.depth, 'placement')}."
+        )
     return (
         "The only safe turn: every other loses at once." if puzzle.depth == 2 else "The only turn that holds the draw."
     )
@@ -131,6 +136,8 @@ class PuzzleDialogue:
         for current in range(first_number, len(self._puzzles) + 1):
             puzzle = self._puzzles[current - 1]
             heading = f"Puzzle {current} of {len(self._puzzles)}, level {puzzle.level}, {puzzle.rules} rules."
+            if puzzle.rules != CLASSIC_NAME:
+                heading += f" {read_option_comment('rules', puzzle.rules)}"
             if (
                 not self._try_to_finish_puzzle(puzzle, heading)
                 or self._screen.prompt("Enter for the next puzzle, or quit").strip()

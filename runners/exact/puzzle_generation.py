@@ -15,10 +15,10 @@ from analytics import open_archive
 from analytics.exact import puzzles
 from analytics.exact.position_set import CandidatePositions, TurnSolver, select_unseen_positions
 from analytics.exact.puzzles import OnlyTurn, Puzzle
-from analytics.questions.columns import format_count_with_noun
 from analytics.questions.selection import GameFilter, read_ply_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.position import PackedPosition

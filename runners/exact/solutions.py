@@ -23,11 +23,11 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_count,
-    format_count_with_noun,
     format_seconds,
     number_column,
     text_column,
 )
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.threads import run_on_threads
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
@@ -257,7 +257,7 @@ def output_position_solution(text: str, options: SolveOptions, megabytes: float,
     if solution.turns:
         console.print_tables([build_turns_table(request, solution)])
         console.print_line(LEGEND if options.distance else SHORT_LEGEND)
-    console.print_note(f"{solvers.nodes:,} positions searched in {seconds:.2f} s")
+    console.print_note(f"{format_count_with_noun(solvers.nodes, 'position')} searched in {seconds:.2f} s")
 
 
 def print_file_solutions(path: Path, options: SolveOptions, megabytes: float) -> None:

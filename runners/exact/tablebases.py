@@ -24,7 +24,8 @@ from analytics.exact.tablebase import (
 )
 from analytics.exact.tablebase_build import ChunkStore, TablebaseBuildRequest, solve_chunk
 from analytics.exact.theory import render_theory_page
-from analytics.questions.columns import Table, format_count_with_noun, format_seconds, number_column, text_column
+from analytics.questions.columns import Table, format_seconds, number_column, text_column
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from quarto.perft import perft
 from quarto.rules import Rules
@@ -50,7 +51,8 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
     needed = tablebase_build.compute_needed_megabytes(request, tables)
     means = f"{request.threads} threads" if executor.shares_memory else "the chosen executor"
     console.print_note(
-        f"{request.rules.name}, boards of up to {request.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
+        f"{request.rules.name}, boards of up to {format_count_with_noun(request.pieces, 'piece')}: "
+        f"{needed:,.0f} MB of memory at most, {means}"
     )
     code = {"version": project_version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with stop_on_signal_then_force_exit() as stop, console.show_progress_bar_or_notes("solving", "boards") as bar:
@@ -64,7 +66,10 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
         return exit_code()
     card, boards = tablebase.card, sum(tablebase.card.boards)
     size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
-    console.print_line(f"{tablebase.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
+    console.print_line(
+        f"{tablebase.path}: {format_count_with_noun(boards, 'board')}, {size}, "
+        f"{card.seconds:,.0f} seconds of one thread"
+    )
     return 0
 
 
@@ -84,7 +89,9 @@ def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float
         for line in tablebase_problems:
             typer.echo(console.escape_hidden_characters(line), err=True)
         count_text = format_count_with_noun(len(tablebase_problems), "problem")
-        console.print_line(f"{tablebase.path}: {sum(tablebase.card.boards):,} boards, {count_text}")
+        console.print_line(
+            f"{tablebase.path}: {format_count_with_noun(sum(tablebase.card.boards), 'board')}, {count_text}"
+        )
     return 1 if problem_count else 0
 
 
@@ -125,7 +132,9 @@ def _build_layers_table(card: TablebaseCard) -> Table:
     counts_by_result = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
     columns = [number_column(name, counts) for name, counts in counts_by_result.items()]
     pieces = number_column("pieces", range(card.pieces + 1))
-    return console.build_escaped_table([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
+    return console.build_escaped_table(
+        [pieces, *columns], f"{card.rules['name']}, up to {format_count_with_noun(card.pieces, 'piece')}"
+    )
 
 
 def print_perft(rules: str, plies: int) -> None:

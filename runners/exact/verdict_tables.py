@@ -26,6 +26,7 @@ from analytics.statistics.tally import Estimate
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import TABLE, load_card, load_cards
+from analytics.store.texts import format_count_with_noun
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.exact.verdicts import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, judge_agents
@@ -129,7 +130,7 @@ def build_tables(judged: Verdicts) -> tuple[Table, Table]:
                 [estimate.low for estimate in draws], [estimate.high for estimate in draws], drop_priority=3
             ),
         ]
-    subject = f"Turns in {len(positions.logged):,} positions ({positions.rules.name} rules)"
+    subject = f"Turns in {format_count_with_noun(len(positions.logged), 'position')} ({positions.rules.name} rules)"
     title = f"{subject}: regret in half-points{', draws v oracle' if has_games else ''}"
     return Table(title, columns), Table("By pieces on the board", _build_piece_columns(verdicts))
 

@@ -34,6 +34,7 @@ from analytics.statistics.tally import DRAW, LOSS, WIN, Estimate, Tally, tally_b
 from analytics.store import marker
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard, load_readable_cards
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Turns
 from quarto.errors import Advice, RequestError, suggest_valid_names
 from quarto.rng import Streams
@@ -408,4 +409,7 @@ def create_position_set(root: PurePath, options: PositionSetOptions, path: Path)
     )
     write_file(path, content)
     count = frame["position"].n_unique()
-    console.print_line(f"{count:,} positions, {len(frame):,} turns, {len(content):,} bytes: {path}")
+    console.print_line(
+        f"{format_count_with_noun(count, 'position')}, {format_count_with_noun(len(frame), 'turn')}, "
+        f"{len(content):,} bytes: {path}"
+    )

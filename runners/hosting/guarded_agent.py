@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer, build_player
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import (
     Advice,
@@ -89,7 +90,7 @@ class Fault:
     @property
     def description(self) -> str:
         """The fault, the first position in which it occurred, and how often it occurred."""
-        times = "once" if self.count == 1 else f"{self.count:,} times"
+        times = "once" if self.count == 1 else format_count_with_noun(self.count, "time")
         return f"{self}, first in position {self.position}: {times}"
 
 
@@ -296,8 +297,7 @@ class GuardedAgent:
             turn: The turn (cell, gift).
 
         """
-        unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        answer, report = describe_illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
+        answer, report = describe_illegal_turn(position, player.unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
             if self.first_illegal_report:
                 return
@@ -329,8 +329,7 @@ class GuardedAgent:
             yield f"agent '{self.label}' {line}"
 
     def _list_player_remarks(self) -> list[str]:
-        remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
-        return remarks()
+        return self._player.remarks()
 
     def add_game_counts(self, games: int, forfeits: int) -> None:
         """Add to the counts of finished and forfeited games."""
@@ -350,7 +349,8 @@ class GuardedAgent:
             )
             raise AllForfeitedError(
                 Advice(
-                    f"agent '{self.label}' has forfeited all its first {self._games:,} games: it {faults}",
+                    f"agent '{self.label}' has forfeited all its first "
+                    f"{format_count_with_noun(self._games, 'game')}: it {faults}",
                     "what was played is kept, and --keep-going plays on",
                     "what was played is kept, and keep_going=True plays on",
                     separator="; ",

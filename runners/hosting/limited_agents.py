@@ -21,6 +21,7 @@ import numpy as np
 from agents.base.agent import Agent, AgentLimits, KernelAgent, TurnTimeoutError
 from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_accepted_choosers, prepare_python_agent
 from agents.learning.policy import Policy
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
@@ -282,7 +283,8 @@ class TimedPlayer(PythonPlayer):
         self._stuck_threads = [thread for thread in (*self._stuck_threads, agent_thread) if thread.is_busy]
         if len(self._stuck_threads) >= MAX_STUCK_TURNS:
             raise StuckError(
-                f"agent '{self._label}' has {len(self._stuck_threads)} turns that took longer than "
+                f"agent '{self._label}' has {format_count_with_noun(len(self._stuck_threads), 'turn')} "
+                "that took longer than "
                 f"turn_seconds={self._seconds:g} and still compute: only a process can be ended, so set its key "
                 "isolation=process; finished games are in the archive"
             )

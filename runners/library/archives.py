@@ -119,4 +119,4 @@ def serve(archive: Location = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: in
     """
     from runners.web import server
 
-    server.serve(find_archive_root(archive), host, port, None, None, False)
+    server.serve(find_archive_root(archive), host, port, None, None, False, "runners.serve")

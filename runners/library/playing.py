@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.store.files.backend import parse_location
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError
 from runners.library.calls import Location, Setting, build_call, check_is_named, format_swept_setting, format_words
 
@@ -172,7 +173,9 @@ def sweep(
     if (
         any(job.record.status == "interrupted" for job in jobs) or code > FailureError.exit_code
     ):  # a greater code follows a signal
-        raise KeyboardInterrupt(f"sweep: the games of {len(jobs)} jobs are kept, the same call plays the rest")
+        raise KeyboardInterrupt(
+            f"sweep: the games of {format_count_with_noun(len(jobs), 'job')} are kept, the same call plays the rest"
+        )
     return _build_sweep_result(sweep_result, jobs)
 
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -30,10 +30,11 @@ from rich.table import Column
 from rich.text import Text
 
 from analytics import format_archive_option
-from analytics.questions.columns import Table, format_count_per_second, format_count_with_noun, format_duration
+from analytics.questions.columns import Table, format_count_per_second, format_duration
 from analytics.questions.columns import escape_hidden_characters as escape_hidden_characters  # noqa: PLC0414  (for all who print)
 from analytics.report.text_tables import build_escaped_table as build_escaped_table  # noqa: PLC0414  (for all who print)
 from analytics.report.text_tables import print_fitting_tables
+from analytics.store.texts import format_count_with_noun
 
 if TYPE_CHECKING:
     from analytics.questions.selection import GameFilter
@@ -120,7 +121,36 @@ def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = F
     return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
 
 
-# Progress: a bar on a terminal and in a notebook; elsewhere a line a minute.
+# Progress: a bar on a terminal and in a notebook; elsewhere a line a minute; and early on, how to ask for less.
+
+MEASURED_SECONDS = 5.0  # of work, from which the time for the rest is estimated
+LONG_SECONDS = 60.0  # the shortest estimate that is printed
+
+
+class LongTimeNotice:
+    """A note that the work on some games will take long, and how to ask for fewer. It is printed at most once."""
+
+    def __init__(self, fewer_games_hint: str, read_seconds: Callable[[], float]) -> None:
+        """``fewer_games_hint`` continues the note; ``read_seconds`` returns the seconds of work so far."""
+        self._hint, self._read_seconds, self._is_due = fewer_games_hint, read_seconds, True
+
+    def print_if_due(self, done_games: int, total_games: int) -> None:
+        """Print the note if, at the pace so far, the rest of ``total_games`` will take long.
+
+        ``done_games`` is the number of games that are done.
+        """
+        seconds = self._read_seconds()
+        if not (self._is_due and done_games and seconds >= MEASURED_SECONDS):
+            return
+        self._is_due = False
+        remaining_seconds = seconds * (total_games - done_games) / done_games
+        if remaining_seconds >= LONG_SECONDS:
+            rest = format_count_with_noun(total_games - done_games, "game")
+            print_note(
+                f"The {rest} left take about {format_duration(remaining_seconds)}{self._hint} (you can "
+                "stop at any time, because the same command goes on)"
+            )
+
 
 NOTE_SECONDS = 60.0  # between two lines of progress without a terminal
 NOTEBOOK_WIDTH = 80  # characters of a bar in a notebook
@@ -153,7 +183,7 @@ class ProgressBar:
         If no turn has been taken, the description stays as it is.
         """
         if turns:
-            self.set_description(f"{self._description}, {turns:,} turns")
+            self.set_description(f"{self._description}, {format_count_with_noun(turns, 'turn')}")
 
     def set_done(self, done: int) -> None:
         """Set the number of finished units."""

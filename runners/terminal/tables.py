@@ -14,6 +14,7 @@ import polars as pl
 from analytics.questions.sql.query_execution import check_times
 from analytics.report.frame_formats import FRAME_FORMATS, STREAMED_FORMATS, pass_batches_and_cancel_on_error, write_rows
 from analytics.report.text_tables import to_table
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from runners.terminal import console
 from runners.terminal.files import STANDARD_STREAM, TERMINAL_OUTPUT, TableOutput, replace_file, write_file
@@ -106,7 +107,7 @@ def print_first_and_count_all_rows(rows: pl.LazyFrame, cancel_query: Callable[[]
     if count <= MAX_PRINTED_ROWS:
         print_pending_rows()
     else:
-        console.print_note(f"{count:,} rows; --output FILE for all")
+        console.print_note(f"{format_count_with_noun(count, 'row')}; --output FILE for all")
 
 
 def write_json(figures: Mapping[str, Any], path: Path) -> None:

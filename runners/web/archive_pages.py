@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.questions.columns import Table, format_count_with_noun, format_elo
+from analytics.questions.columns import Table, format_elo
 from analytics.questions.pairings import resolve_shown_agent_label
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
@@ -20,6 +20,7 @@ from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, RequestError
 from runners.web.archive import games, runs, sections, sweeps, urls
 from runners.web.archive.agents_and_policies import (

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.report.board_svg import render_stroke_path
 from analytics.report.pieces import piece_symbols, render_piece_from_symbols
-from analytics.store.texts import escape_hidden
+from analytics.store.texts import escape_hidden, format_count_with_noun
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.web.archive.snapshots import BusyError
 from runners.web.archive.urls import build_url
@@ -238,7 +238,7 @@ def check_decision_words(name: str, words: Sequence[str], max_words: int, *other
     ``RequestError`` for a word with another form, and for more than ``max_words`` words.
     """
     if len(words) > max_words:
-        raise RequestError(f"{name}: {len(words)} decisions are more than a game has")
+        raise RequestError(f"{name}: {format_count_with_noun(len(words), 'decision')} are more than a game has")
     for word in words:
         if not _DECISION.fullmatch(word) and word not in other_words:
             forms = ", ".join(("a cell a1 to d4", "a piece 0 to F", "piece@cell", *other_words))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import shlex
 import signal
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -21,13 +19,20 @@ SHUTDOWN_SECONDS = 2  # after Ctrl-C, for requests that are being answered
 
 
 def serve(
-    archive_root: PurePath, host: str, port: int, name: str | None, config_dir: Path | None, trust_agents: bool = False
+    archive_root: PurePath,
+    host: str,
+    port: int,
+    name: str | None,
+    config_dir: Path | None,
+    trust_agents: bool,
+    command: str,
 ) -> None:
     """Serve the pages until a signal ends the process.
 
-    ``name`` is the person's name in logged games; None stands for the login name. Raises ``RequestError`` if the
-    address or the port cannot be used, or if ``trust_agents`` is true although other machines can connect. Raises
-    ``MissingExtraError`` if the extra ``web`` is not installed.
+    ``name`` is the person's name in logged games; None stands for the login name. ``command`` is what was typed or
+    called, which logged games name. Raises ``RequestError`` if the address or the port cannot be used, or if
+    ``trust_agents`` is true although other machines can connect. Raises ``MissingExtraError`` if the extra ``web`` is
+    not installed.
     """
     with require_extra("web", "qarena serve"):
         import python_multipart  # noqa: F401  (which reads forms)
@@ -46,7 +51,7 @@ def serve(
         name=name or find_login_name(),
         config_dir=config_dir,
         trust_agents=trust_agents,
-        command=shlex.join(["qarena", *sys.argv[1:]]),
+        command=command,
     )
     if trust_agents and not settings.local:
         listening.close()

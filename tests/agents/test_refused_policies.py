@@ -117,7 +117,7 @@ def test_a_table_of_another_shape_is_refused() -> None:
             r"is float64 \(3,\), not one row",
         ),
         (Network, Policy(NETWORK, table=lacking), "layer 0 of a policy is not a row for each of 357 inputs and"),
-        (Network, Policy(NETWORK, table=first), "the last layer of a policy has 3 units, not a value for each of 289"),
+        (Network, Policy(NETWORK, table=first), "the last layer of a policy has units: 3, not one for each of 289"),
         (LineValues, Policy(LINE_VALUES, {}, sound(LineValues).table), "has no parameter 'lines'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -160,8 +160,8 @@ def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
 @pytest.mark.parametrize(
     ("wrong_layers", "message"),
     [
-        ([], "0 layers, the last of 357 units: a network has 1 to 8 layers"),
-        (layers()[:1], "1 layers, the last of 3 units"),
+        ([], "layers: 0, the last of width 357: a network has 1 to 8 layers"),
+        (layers()[:1], "layers: 1, the last of width 3"),
         ([(layers()[0][0].T, layers()[0][1])], "weights of layer 0 are (3, 357), not (357, 3), of at most 512 inputs"),
         ([(layers()[0][0] * np.nan, layers()[0][1])], "a weight of layer 0 is nan in size: at most 64 is possible"),
         ([(layers()[0][0] * 1e6, layers()[0][1])], "in size: at most 64 is possible"),

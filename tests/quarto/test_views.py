@@ -84,9 +84,9 @@ def test_the_text_of_a_position_is_a_drawing() -> None:
     assert repr(view) == f"<{TEXT}>"
     assert str(Position(EMPTY)).endswith("\nhand none  left 0 1 2 3 4 5 6 7 8 9 A B C D E F")
     batch = BatchView(Batch.from_positions([view.packed] * 5))
-    assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more positions"])
+    assert str(batch) == "\n\n".join([DRAWN] * 3 + ["and 2 more"])
     assert str(BatchView(Batch.from_positions([view.packed]))) == DRAWN
-    assert (str(BatchView(Batch.allocate(0))), repr(batch)) == ("no positions", "<5 positions, rules classic>")
+    assert (str(BatchView(Batch.allocate(0))), repr(batch)) == ("no positions", "<positions: 5, rules classic>")
 
 
 def test_the_example_of_the_page_on_agents_is_true() -> None:

@@ -36,6 +36,7 @@ from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import MODULUS
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import GAME_BITS, NO_VALUE, Games
 from quarto.errors import RequestError, suggest_valid_names
 from quarto.jit import kernel, uint64
@@ -83,6 +84,11 @@ class Dataset:
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
         """Return ``NO_VALUE`` for every turn, because a dataset in memory has no evaluations: [16, G]."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
+
+    @property
+    def evaluation_sums(self) -> dict[str, str]:
+        """No fingerprints of reported values, because a dataset in memory has none: see ``GameStream``."""
+        return {}
 
     def list_run_spans(self) -> Iterator[RunSpan]:
         """Yield, for each run, its record and the span of its games in the arrays of the dataset."""
@@ -458,17 +464,19 @@ def select_source_games(opened: OpenArchive, card: PolicyCard) -> Selection:
                 f"{opened.archive.root}: restore it, or name the archive that has it"
             )
         run_ranges = ranges.filter(run_id=run_id)
-        games, held = run_ranges["games"].sum(), opened.archive.count_games(run_id)
+        games, held = int(run_ranges["games"].sum()), opened.archive.count_games(run_id)
         if games > held + MAX_MISSING_GAMES:
             raise RequestError(
-                f"policy '{card.name}' was derived from {games:,} games of run {run_id}, and archive "
+                f"policy '{card.name}' was derived from {format_count_with_noun(games, 'game')} "
+                f"of run {run_id}, and archive "
                 f"{opened.archive.root} has {held:,}: repeat the command of the run to play them"
             )
         ids_by_run[run_id] = ids = expand_stepped_id_ranges(run_ranges)[run_id]
         lost = _select_missing_ids(opened.archive, record, ids)
         if lost.size:
             raise RequestError(
-                f"policy '{card.name}' was derived from {len(ids):,} games of run {run_id}, {lost.size:,} of which "
+                f"policy '{card.name}' was derived from {format_count_with_noun(len(ids), 'game')} "
+                f"of run {run_id}, {lost.size:,} of which "
                 f"(the first is game {lost[0]}) are no longer in archive {opened.archive.root}: "
                 "repeat the command of the run to play them"
             )

@@ -43,6 +43,7 @@ from analytics.policies.kinds.line_fit import (
     learn_output_weights_and_fill_slopes,
 )
 from analytics.policies.kinds.line_sweep import MAX_GAMES, LineSweep, build_stage_plans
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
 from quarto.jit import float64, int64, kernel
@@ -210,6 +211,8 @@ class LineValuesKind:
                 if self.method == EVALUATIONS
                 else ""
             )
-            raise RequestError(f"{dataset.size:,} games have no board{condition}: choose more games")
+            raise RequestError(
+                f"no board in {format_count_with_noun(dataset.size, 'game')}{condition}: choose more games"
+            )
         parameters = {FEATURE_HASH: compute_feature_hash(dataset.rules)}
         return LearnedPolicy(Policy(self.kind, parameters, to_columns(stages, int(words[STAGE_SIZE]))), curve)

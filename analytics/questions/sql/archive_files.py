@@ -54,7 +54,10 @@ class FileGroup(NamedTuple):
 
 
 class DerivedFiles(NamedTuple):
-    """The effective files of a derived table of one run, and the ranges of games that none of these files covers."""
+    """What a question reads of a derived table of one run, and the ranges of games that none of these files covers.
+
+    The files are effective ones, whose checksums are verified when they are read.
+    """
 
     files: list[VerifiableFile]
     missing_ranges: list[StoredRange]
@@ -68,7 +71,10 @@ class FirstPlyFiles(NamedTuple):
 
 
 class ArchiveFiles:
-    """The effective files that an archive had at one moment. Any number of threads may use this object."""
+    """What questions read: the effective files that an archive had at one moment, by table and run.
+
+    Files that no reader uses are not among them. Any number of threads may use this object.
+    """
 
     def __init__(self, root: PurePath, check: bool = True) -> None:
         """List the files of the archive at ``root``; if ``check`` is set, verify that no games have been lost.

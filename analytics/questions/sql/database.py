@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 import duckdb
 import polars as pl
 
-from analytics.questions.columns import format_count_with_noun
 from analytics.questions.sql import views
 from analytics.questions.sql.archive_files import ArchiveFiles, MissingFileError
 from analytics.questions.sql.conditions import SqlFunction
@@ -35,6 +34,7 @@ from analytics.questions.sql.vocabulary import check_vocabulary
 from analytics.store.marker import VerifiableFile, warn_once_of_unverified_archive
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.boards import ORDERED_PLIES
 from quarto.errors import ArenaError, FailureError, RequestError, suggest_valid_names
 

@@ -27,6 +27,7 @@ from analytics.questions.sql.lazy_rows import ArrowStream
 from analytics.questions.sql.syntax import PIVOT_KINDS, SELECT_KINDS, ParsedQuery
 from analytics.questions.sql.views import DERIVED_TABLE_VIEWS, VIEWS
 from analytics.store.files.backend import parse_size
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError, suggest_valid_names
 
 AnswerT = TypeVar("AnswerT")
@@ -208,7 +209,8 @@ def _check_columns(names: list[str], kinds: list[DuckDBPyType]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise RequestError(
-                f"SQL: {count} columns of the answer are named {name!r}: rename them with AS, or leave one out"
+                f"SQL: {format_count_with_noun(count, 'column')} of the answer are named "
+                f"{name!r}: rename them with AS, or leave one out"
             )
     for name, kind in zip(names, kinds, strict=True):
         if _is_unsupported_type(kind):

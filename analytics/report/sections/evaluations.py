@@ -45,9 +45,9 @@ NOT_STORED = Advice(
 def build_evaluations_section(data: ReportData) -> Result:
     """Build the section about agents' own evaluations: the values that agents expected of their turns."""
     note = (
-        "The values that agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is "
-        "the root mean square of value minus result: an agent that expects a draw in every won or lost game has 1. "
-        "Times are by the clock. Solid lines show expected values, dashed lines exact ones."
+        "The values that agents expected of their turns: 1 won, 0 drawn, \N{MINUS SIGN}1 lost, for the agent itself. "
+        "The error is the root mean square of value minus result: an agent that expects a draw in every won or lost "
+        "game has 1. Times are by the clock. Solid lines show expected values, dashed lines exact ones."
     )
     return build_section_by_ply(data, evaluations_frame, NOT_STORED, _build_parts, note)
 

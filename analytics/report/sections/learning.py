@@ -24,6 +24,7 @@ from analytics.report.style import Figure
 from analytics.statistics.tally import wilson_bounds
 from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
+from analytics.store.texts import format_count_with_noun
 
 MAX_POLICIES = 12  # if there are more policies, the newest are shown
 MAX_ROWS = 400  # approximate number of rows of the table of values
@@ -83,7 +84,10 @@ def _build_thinned_values_table(curves: list[LearningCurve]) -> Table:
 def build_learning_figure(curve: LearningCurve) -> Figure:
     """Build the figure of a learning curve."""
     card, learned = curve.card, curve.card.learned
-    note = f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, {learned['games']:,} games"
+    note = (
+        f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, "
+        f"{format_count_with_noun(learned['games'], 'game')}"
+    )
     size = style.PANEL_WIDTH - 15, style.PANEL_HEIGHT
     return Figure(f"{card.name}, {learned['trainer']}", style.build_curve_chart(curve.rows, *size), note=note)
 

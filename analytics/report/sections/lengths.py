@@ -7,7 +7,6 @@ import polars as pl
 from analytics.questions.columns import (
     ResultColumn,
     Table,
-    format_count_with_noun,
     format_percent,
     format_plies,
     interval_column,
@@ -21,6 +20,7 @@ from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
+from analytics.store.texts import format_count_with_noun
 from quarto.perft import length_probabilities
 from quarto.rules import CELLS, SIDE
 
@@ -41,8 +41,8 @@ def build_lengths_section(data: ReportData) -> Result:
         if unknown_rules
         else ""
     )
-    forfeits = data.run_named_query("lengths").filter(pl.col("forfeited"))["games"].sum()
-    left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
+    forfeits = int(data.run_named_query("lengths").filter(pl.col("forfeited"))["games"].sum())
+    left_out = f" Left out: {format_count_with_noun(forfeits, 'forfeited game')}." if forfeits else ""
     note = (
         "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. Bars are games won, "
         f"lost and drawn, from the bottom. Flat strokes show exact random play.{exception}{left_out}"

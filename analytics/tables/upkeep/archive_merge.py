@@ -31,6 +31,7 @@ from analytics.store.ranges import (
     split_aligned,
 )
 from analytics.store.records import RunRecord, compute_run_id, encode_record, merge_code
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.decisions import record_annotated_units
 from analytics.tables.derived.definitions import DERIVED_TABLES, TABLES_NOTED_IN_RECORDS
 from analytics.tables.derived.range_table import record_increased_derived_units
@@ -71,7 +72,7 @@ def merge_archives(
     """
     conflicts = [*list_conflicts(sources, target, options)]
     if conflicts:
-        more = f" (and {len(conflicts) - 1} more conflicts)" if len(conflicts) > 1 else ""
+        more = f" (and {format_count_with_noun(len(conflicts) - 1, 'more conflict')})" if len(conflicts) > 1 else ""
         raise RequestError(conflicts[0] + more)
     done = MergeSummary()
     with_records = [[(record, source) for record in source.load_runs()] for source in sources]
@@ -293,7 +294,7 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
     spans = merge_ranges(span for span, _ in list_contradictions_by_file_of_one(mine, theirs))
     if spans:
         first, end = spans[0]
-        more = f", and of {len(spans) - 1} more ranges" if len(spans) > 1 else ""
+        more = f", and of {format_count_with_noun(len(spans) - 1, 'more range')}" if len(spans) > 1 else ""
         pairing = first % record.unit_line.pairings
         pair, labels = first // record.unit_line.pairings, " and ".join(record.pairings[pairing])
         yield (

@@ -41,7 +41,11 @@ PLIES_FOLDER = "plies"
 
 
 class RunTableFiles(NamedTuple):
-    """The table files of a run that are needed, and the table files that were replaced."""
+    """All table files of a run by their fate: the files that are needed, and those that were replaced.
+
+    Needed are also files that no reader uses, but that hold something found nowhere else; so this is not what readers
+    read, which is in ``analytics.questions.sql.archive_files.ArchiveFiles``.
+    """
 
     needed: set[PurePath]
     replaced: dict[PurePath, float]  # with the time of the youngest file that replaced it; files of games come first
@@ -66,7 +70,10 @@ class _TableListing(NamedTuple):
 
 
 class _GameFiles:
-    """A run's files of games, classified: files that readers use, other files that must stay, and replaced files."""
+    """A run's files of games by their fate, from which the fate of the run's other table files follows.
+
+    There are files that readers use, other files that must stay, and replaced files.
+    """
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
         """Classify a run's files of games. Raise ``FailureError`` if a file that overlaps another file is damaged."""

@@ -27,6 +27,7 @@ from analytics.store.range_files import read_games, read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.table_files import read_parts_or_raise_value_error, select_units
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.decisions import (
     DECISIONS_TABLE,
     GIFT,
@@ -230,7 +231,9 @@ def _verify_value_ranges(path: PurePath, frame: pl.DataFrame, choices: bool) -> 
     ):
         wrong = frame.filter(~sound)
         for game in wrong["game_id"].head(1):
-            yield Problem(path, f"{fault} (one of {len(wrong)} such decisions at this ply)", game)
+            yield Problem(
+                path, f"{fault} (one of {format_count_with_noun(len(wrong), 'such decision')} at this ply)", game
+            )
 
 
 def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
@@ -244,7 +247,10 @@ def _verify_known_values(path: PurePath, frame: pl.DataFrame, expected: pl.DataF
         wrong = (is_known & (stored != truth)).arg_true()
         for row in wrong.head(1):
             fault = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {truth[row]}"
-            remedy = f"(one of {len(wrong)} such decisions at this ply): {DECISIONS_TABLE.damaged_file_remedy}"
+            remedy = (
+                f"(one of {format_count_with_noun(len(wrong), 'such decision')} at this "
+                f"ply): {DECISIONS_TABLE.damaged_file_remedy}"
+            )
             yield Problem(path, f"{fault} {remedy}", frame["game_id"][row])
 
 
@@ -337,4 +343,7 @@ def _verify_verdict(archive: ArchiveStore, record: RunRecord, path: PurePath) ->
         fault = f"only the first {again.pairs} of the {verdict.pairs} pairs that decided it are in the archive"
         yield Problem(path, fault)
     elif not same or abs(again.ratio - verdict.ratio) > RATIO_TOLERANCE:
-        yield Problem(path, f"its games give {again.accepted or 'no decision'} after {again.pairs} pairs")
+        yield Problem(
+            path,
+            f"its games give {again.accepted or 'no decision'} after {format_count_with_noun(again.pairs, 'pair')}",
+        )

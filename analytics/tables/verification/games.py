@@ -16,6 +16,7 @@ from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.table_files import build_games, build_games_without_plies, read_parts_or_raise_value_error
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.verification.game_faults import FAULT_TEXTS, FINE, MISPLACED, find_faults
 from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES
@@ -39,7 +40,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class RangeFiles:
-    """The files that hold the games and the plies of a range of games that readers use."""
+    """The two files that hold the games and the plies of one range of games that readers use, for verification.
+
+    ``analytics.tables.upkeep.garbage.RunTableFiles`` has the files of a whole run, also those that no reader uses.
+    """
 
     archive: ArchiveStore
     record: RunRecord
@@ -101,7 +105,10 @@ def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Probl
         at = int(np.argmax(wrong))
         yield Problem(files.games, f"row {at}: the games are not, in order, those of its units", int(game_id[at]))
     elif len(game_id) != (end - first) * record.unit_line.games_a_pair or len(np.unique(unit)) != end - first:
-        fault = f"its {len(game_id)} games are of {len(np.unique(unit))} units, its name says {end - first}"
+        fault = (
+            f"it has {format_count_with_noun(len(game_id), 'game')} of "
+            f"{format_count_with_noun(len(np.unique(unit)), 'unit')}, its name says {end - first}"
+        )
         yield Problem(files.games, fault)
 
 
@@ -139,7 +146,10 @@ def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -
     imposed = files.record.spec["opening_plies"]
     other = np.flatnonzero(opening != imposed)
     if other.size:
-        fault = f"its opening is of {opening[other[0]]} plies, the run's of {imposed} (one of {other.size} such games)"
+        fault = (
+            f"its opening has plies: {opening[other[0]]}, the run's {imposed} (one of "
+            f"{format_count_with_noun(other.size, 'such game')})"
+        )
         yield Problem(files.games, fault, int(game_id[other[0]]))
     elif not faulty:  # sound games have all their imposed plies, and these come first
         yield from _verify_shared_openings(files, game_id, plies)
@@ -148,7 +158,10 @@ def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -
 def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     game_id, played = games["game_id"].to_numpy(), build_games_without_plies(games)
     if len(plies) != int(played.plies.sum(dtype=np.int64)):
-        reason = f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies"
+        reason = (
+            f"has {format_count_with_noun(len(plies), 'row')}, the games have "
+            f"{format_count_with_noun(int(played.plies.sum()), 'ply', 'plies')}"
+        )
         yield Problem(files.plies, reason)
     columns = PlyColumns(*(plies[name].to_numpy() for name in PlyColumns._fields))
     fault = find_faults(game_id, games["opening"].to_numpy(), played, columns, files.record.rules.tables)
@@ -158,7 +171,7 @@ def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) 
     for game in wrong[:REPORTED_GAMES]:
         yield Problem(files.plies, FAULT_TEXTS[fault[game]], int(game_id[game]))
     if len(wrong) > REPORTED_GAMES:
-        yield Problem(files.plies, f"and {len(wrong) - REPORTED_GAMES} more games that are wrong")
+        yield Problem(files.plies, f"and {format_count_with_noun(len(wrong) - REPORTED_GAMES, 'more wrong game')}")
 
 
 def _verify_shared_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
@@ -172,7 +185,7 @@ def _verify_shared_openings(files: RangeFiles, game_id: NDArray[np.int64], plies
     turns = piece.astype(np.int64) * CELLS + cell  # [imposed, G]
     if files.record.swapped:
         for i in np.flatnonzero((turns[:, 0::2] != turns[:, 1::2]).any(axis=0))[:1]:
-            fault = f"its first {imposed} plies are not those of the other game of its pair"
+            fault = "its opening is not that of the other game of its pair"
             yield Problem(files.plies, fault, int(game_id[2 * i + 1]))
         turns, game_id = turns[:, 0::2], game_id[0::2]
     number = (game_id & ((1 << GAME_BITS) - 1)) >> 1
@@ -181,7 +194,7 @@ def _verify_shared_openings(files: RangeFiles, game_id: NDArray[np.int64], plies
     differ = (turns[:, before] != turns[:, after]).any(axis=0)
     for i in np.flatnonzero((number[before] == number[after]) & differ)[:1]:
         pairing = int(game_id[before[i]]) >> GAME_BITS
-        fault = f"its first {imposed} plies are not those of pair {number[after[i]]} of pairing {pairing}"
+        fault = f"its opening is not that of pair {number[after[i]]} of pairing {pairing}"
         yield Problem(files.plies, fault, int(game_id[after[i]]))
 
 

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, to_error_details
 from runners.arena.executors.base import POLL_SECONDS, Executor, LazyWorker, StopSignal, Task, Worker, WorkerPool
 from runners.hosting.subprocesses import STDERR, LimitedProcess, bind, describe_exit
@@ -328,6 +329,7 @@ def log_and_unwrap_result(task_result: TaskResult, logged_messages: set[str]) ->
 def build_lost_workers_error(losses: int, reason: str) -> FailureError:
     """Build the error for work during which workers were lost ``losses`` times in a row."""
     return FailureError(
-        f"{losses} workers were lost in a row without a finished chunk in between; of the last one, {reason}: if "
+        f"{format_count_with_noun(losses, 'worker')} lost in a row without a finished "
+        f"chunk in between; of the last one, {reason}: if "
         "memory ran out, use fewer workers; what was finished is kept, and the same command goes on from there"
     )

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from agents.base.agent import SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
@@ -217,10 +218,16 @@ class PolitoPlayer(BatchPlayer):
     def remarks(self) -> list[str]:
         """Return lines about the illegal answers that the agent's players gave in all threads."""
         count, given_up = self._pool.asked_again, self._pool.given_up
-        retry_remarks = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
+        retry_remarks = (
+            [f"gave {format_count_with_noun(count, 'illegal answer')} and was asked again, as its package does"]
+            if count
+            else []
+        )
         max_answers = self._pool.setup["most_asks"]
         return retry_remarks + (
-            [f"was not asked again after {max_answers:,} such answers, such as {given_up}"] if given_up else []
+            [f"was not asked again after {format_count_with_noun(max_answers, 'such answer')}, such as {given_up}"]
+            if given_up
+            else []
         )
 
     @property

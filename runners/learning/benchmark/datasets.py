@@ -28,6 +28,7 @@ from analytics.store.files.local_files import create_folder
 from analytics.store.game_tables import merge_games
 from analytics.store.marker import check_outside_archives, remember_archive
 from analytics.store.range_files import write_range
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError, RequestError, suggest_valid_names
 from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import project_version
@@ -204,7 +205,10 @@ def _describe_games_size_and_duration(splits: Sequence[DatasetSplit], threads: i
     seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS_PER_THOUSAND * games / 1000
     size = games * BYTES_A_GAME / 1e6
     duration = f"{round(seconds / 60):,} min" if seconds >= MIN_SECONDS_FOR_MINUTES else f"{max(1, round(seconds))} s"
-    return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
+    return (
+        f"{format_count_with_noun(games, 'game')}, some {max(1, size):,.0f} MB: about "
+        f"{duration} on {format_count_with_noun(threads, 'thread')}"
+    )
 
 
 def _create_split_unless_stopped(
@@ -240,7 +244,10 @@ def _create_split_unless_stopped(
             )
         (work_folder / split.name).rename(split.minari_folder(folder))
         work_folder.rmdir()
-    console.print_line(f"{split.dataset_id}: {summary.episodes or 0:,} episodes, {summary.steps or 0:,} steps")
+    console.print_line(
+        f"{split.dataset_id}: {format_count_with_noun(summary.episodes or 0, 'episode')}, "
+        f"{format_count_with_noun(summary.steps or 0, 'step')}"
+    )
     return True
 
 
@@ -302,7 +309,8 @@ def build_metadata(
     return {
         "dataset_id": split.dataset_id,
         "description": (
-            f"Quarto, {split.dataset.description}: {split.total_games:,} games after {OPENING_PLIES} random plies, "
+            f"Quarto, {split.dataset.description}: {format_count_with_noun(split.total_games, 'game')} "
+            f"after {OPENING_PLIES} random plies, "
             f"{'for validation' if split.validation else 'for training'}. Each episode has the turns of one player "
             f"({players}) against one opponent ({opponents}), in seat game_id % 2. Observation: the piece on each of "
             "16 cells, then that in hand, -1 for none. Action: 17 * cell + gift, 16 where there is none. Reward at the "

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from analytics.exact.position_set import PositionSet, find_existing_shipped_set, read_position_set
-from analytics.questions.columns import ResultColumn, format_percent, numbered_agent_columns
+from analytics.questions.columns import ResultColumn, format_decimals, format_percent, numbered_agent_columns
 from analytics.statistics.tally import Estimate, Tally, score, wilson_interval
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.spec import AgentSpec
@@ -203,9 +204,11 @@ def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
     games, regrets = [row.tally for row in ranks], [row.turn_figures for row in ranks]
     columns = [
         *numbered_agent_columns([row.verdict.agent.label for row in ranks]),
-        ResultColumn("score", [f"{row.score.mean:.3f}" for row in ranks]),
+        ResultColumn("score", [format_decimals(row.score.mean, 3) for row in ranks]),
         ResultColumn(
-            "95 % interval", [f"{row.score.low:.3f} to {row.score.high:.3f}" for row in ranks], drop_priority=1
+            "95 % interval",
+            [f"{format_decimals(row.score.low, 3)} to {format_decimals(row.score.high, 3)}" for row in ranks],
+            drop_priority=1,
         ),
         ResultColumn("win", [format_percent(row.wins / row.games) for row in games], drop_priority=3),
         ResultColumn("draw", [format_percent(row.draws / row.games) for row in games], drop_priority=4),
@@ -221,7 +224,12 @@ def print_scores(scores: BenchmarkScores, wide: bool | None = None) -> None:
     low, high = scores.references
     against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
     console.print_tables(
-        [console.build_escaped_table(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide
+        [
+            console.build_escaped_table(
+                columns, f"Score {against}; regret in {format_count_with_noun(scores.positions, 'position')}"
+            )
+        ],
+        wide=wide,
     )
 
 

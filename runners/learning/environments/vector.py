@@ -19,6 +19,7 @@ from analytics import DEFAULT_ARCHIVE
 from analytics.exchange.text import Heading, check_label, format_games
 from analytics.store.files.backend import parse_location
 from analytics.store.game_tables import select_games
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Games
 from quarto.env import rendering
 from quarto.env.rendering import RENDER_MODES
@@ -226,7 +227,10 @@ class QuartoVectorEnv(VectorEnv):
         else:
             seeds = seed
         if len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} games: give one for each, or a single number")
+            raise ValueError(
+                f"{format_count_with_noun(len(seeds), 'seed')} for "
+                f"{format_count_with_noun(self.num_envs, 'game')}: give one for each, or a single number"
+            )
         return np.array(
             [
                 game_seed if game_seed is not None else drawn_seed

@@ -15,8 +15,8 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
 from analytics import format_archive_option
-from analytics.questions.columns import format_count_with_noun
 from analytics.store.files.backend import parse_location
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError, suggest_valid_names
 from runners.config.application import (
     Application,
@@ -82,12 +82,12 @@ def _print_summary(card: PolicyCard, root: PurePath, seconds: float) -> None:
 
     learned = card.learned
     ids, archive = learned["run_ids"], ArchiveStore(root)
-    runs = f"{len(ids)} runs" if len(ids) > 1 else f"run {ids[0]}"
+    runs = format_count_with_noun(len(ids), "run") if len(ids) > 1 else f"run {ids[0]}"
     if trainings := sum(archive.load_run(run_id).training for run_id in ids):
         runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
     config_options = "".join(f" --config-dir {shlex.quote(folder)}" for folder in list_user_folders())
     rows = format_count_with_noun(_count_rows(card), "row")
-    description = f"{rows} from {learned['games']:,} games of {runs} in {seconds:.1f} s"
+    description = f"{rows} from {format_count_with_noun(learned['games'], 'game')} of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {description}; the policy is in {policy_cards.policy_folder(archive, card.policy_id)}.",
         *_describe_play_command(card, f"{format_archive_option(root)}{config_options}"),

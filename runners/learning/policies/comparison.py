@@ -16,10 +16,11 @@ from agents.learning.policy import Policy
 from agents.policy import VALUE_COLUMNS
 from agents.random import Random
 from agents.rl_tabular import COUNTERS
-from analytics.questions.columns import ResultColumn, format_percent, property_columns
+from analytics.questions.columns import ResultColumn, format_percent, format_significant, property_columns
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Turns
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
@@ -114,7 +115,10 @@ def _describe_row_counts_and_differences(learned: list[Policy], common: pl.DataF
     if len(common):
         same = int((common["difference"] == 0).sum())
         mean = float(np.mean(common["difference"].to_numpy()))
-        yield "difference", f"{mean:.4f} on average" + (f", none in {same:,} rows" if same else "")
+        yield (
+            "difference",
+            f"{mean:.4f} on average" + (f", none in {format_count_with_noun(same, 'row')}" if same else ""),
+        )
 
 
 def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
@@ -123,7 +127,7 @@ def _describe_agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
     yield "same turn", f"{format_percent(choices.same_turn.mean())} %"
     decided = choices.deterministic
     share = f", the same in {format_percent(choices.same_turn[decided].mean())} %" if decided.any() else ""
-    yield "neither at random", f"{int(decided.sum()):,} positions{share}"
+    yield "neither at random", f"{format_count_with_noun(int(decided.sum()), 'position')}{share}"
 
 
 def compare_turns_in_table_positions(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
@@ -240,7 +244,7 @@ def _build_difference_columns(common: pl.DataFrame, cards: list[PolicyCard]) -> 
         keys = [key for key in keys if key not in ("lanes", "occupied", "hand")]
     columns += [ResultColumn(key, [str(value) for value in rows[key].to_list()]) for key in keys]
     for card, name in zip(cards, "ab", strict=True):
-        columns.append(ResultColumn(card.name, [f"{value:.4g}" for value in rows[name].to_list()]))
+        columns.append(ResultColumn(card.name, [*map(format_significant, rows[name].to_list())]))
     return columns
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from analytics.questions.columns import format_count_with_noun
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError
 from runners.config.agent_policies import describe_policy_origin
 from runners.terminal.console import format_sql_command
@@ -81,7 +81,7 @@ def _list_policy_nodes(
     seen_policy_ids.add(policy_id)
     how, maker = describe_policy_origin(card)
     how = "trained by" if how == "trainer" else how
-    games = "" if card.is_imported else f", from {learned['games']:,} games"
+    games = "" if card.is_imported else f", from {format_count_with_noun(learned['games'], 'game')}"
     details = [
         f"{how} {maker}{games}; {_format_code(card.code)}",
         *([f"where {learned['where']}"] if card.is_derived else []),
@@ -94,7 +94,7 @@ def _list_policy_nodes(
         below = LineageNode(RUN, run_id, policy_id, depth, f"run {run_id}: no longer in this archive", run_id)
         yield from _list_run_nodes(archive, games_by_run.get(run_id), below, seen_policy_ids)
     if len(run_ids) > MAX_LISTED_RUNS:
-        more = f"{len(run_ids) - MAX_LISTED_RUNS} more runs"
+        more = format_count_with_noun(len(run_ids) - MAX_LISTED_RUNS, "more run")
         query = f"SELECT unnest(run_ids) FROM policies WHERE policy_id = '{policy_id}'"  # noqa: S608  (shown, not asked)
         heading = f"and {more}: {format_sql_command(query, archive.root)}"
         yield LineageNode(RUN, "", policy_id, depth, heading, more)

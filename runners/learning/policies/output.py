@@ -10,7 +10,7 @@ from analytics import open_archive
 from analytics.questions.columns import text_column
 from analytics.store import policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
-from analytics.store.texts import to_line
+from analytics.store.texts import format_count_with_noun, to_line
 from runners.config.agent_policies import format_policy_card, list_reader_names
 from runners.learning.policies.lineage import format_policy_lineage
 from runners.learning.policies.rebuilding import rebuild_policy
@@ -58,7 +58,7 @@ def rebuild_and_print(root: PurePath, name: str, threads: int, trusted: bool) ->
         rebuilt = rebuild_policy(root, name, threads, trusted)
     for difference in rebuilt.differences:
         typer.echo(to_line(difference, 1000), err=True)  # it names columns of anybody's table
-    games = f"{rebuilt.card.learned['games']:,} games"
+    games = format_count_with_noun(rebuilt.card.learned["games"], "game")
     verdict = "differs" if rebuilt.differences else "identical"
     typer.echo(f"{verdict}: policy {rebuilt.card.name} ({rebuilt.card.policy_id}), {rebuilt.size} from {games}")
     return 1 if rebuilt.differences else 0

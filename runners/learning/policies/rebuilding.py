@@ -19,6 +19,7 @@ from analytics.questions.pairings import load_results
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import PolicyCard
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code_fingerprints import build_class_code_record, list_targets
@@ -53,7 +54,11 @@ class RebuildResult(NamedTuple):
     def size(self) -> str:
         """The number of rows or genes of the policy, as text."""
         rows = [len(column) for column in self.policy.table.values()]
-        return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
+        return (
+            format_count_with_noun(rows[0], "row")
+            if rows
+            else format_count_with_noun(len(self.policy.parameters), "gene")
+        )
 
 
 def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, trusted: bool = False) -> RebuildResult:
@@ -122,7 +127,10 @@ def list_differences(stored_policy: Policy, rebuilt_policy: Policy) -> Iterator[
         if differing_rows.size:
             row = int(differing_rows[0])
             first = f"stored {one[row]}, derived again {other[row]}"
-            yield f"column {name}: {differing_rows.size:,} rows differ, the first is row {row}: {first}"
+            yield (
+                f"column {name}: {format_count_with_noun(differing_rows.size, 'different row')}, "
+                f"the first is row {row}: {first}"
+            )
 
 
 def _list_column_types(policy: Policy) -> dict[str, str]:
@@ -140,7 +148,7 @@ def _derive_again_noting_changed_runs(
         learned, games = derive_from_selection(
             derivation["kind"], derivation["parameters"], selection, threads, order, trusted
         )
-        sums, evaluation_sums = games.compute_fingerprints(threads), getattr(games, "evaluation_sums", {})
+        sums, evaluation_sums = games.compute_fingerprints(threads), games.evaluation_sums
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
     logged = card.learned.get("evaluations", {})
@@ -179,7 +187,8 @@ def _build_generation_reader(
     for run_id in run_ids:
         if archive.find_run(run_id) is None or not archive.list_effective_ranges(run_id):
             raise RequestError(
-                f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {run_id} is no longer "
+                f"policy '{card.name}' was bred from the games of "
+                f"{format_count_with_noun(len(run_ids), 'run')}, and run {run_id} is no longer "
                 f"in archive {archive.root}: repeat the command of its training to play it"
             )
     remaining_run_ids = iter(run_ids)

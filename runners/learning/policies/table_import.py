@@ -24,6 +24,7 @@ from analytics.store.files.backend import parse_location
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.records import compute_run_id
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.code_fingerprints import build_class_code_record
 from runners.config.schemas import check_choice
@@ -172,18 +173,23 @@ def _print_summary(imported_policy: ImportedPolicy, card: PolicyCard, options: I
     afterstates = len(imported_policy.policy.table["lanes"])
     if imported_policy.skipped_rows:
         console.print_note(
-            f"{imported_policy.skipped_rows:,} rows are left out: they finish a line or place the last piece, where no "
+            f"left out: {format_count_with_noun(imported_policy.skipped_rows, 'row')} that "
+            "would finish a line or place the last piece, where no "
             "value is read"
         )
     if imported_policy.conflicts:
         resolution = {"mean": "their mean is", "first": "that of the first row is"}[options.conflicts]
         console.print_note(
-            f"{imported_policy.conflicts:,} turns have different values, up to symmetry: {resolution} taken; "
+            "different values, up to symmetry, of "
+            f"{format_count_with_noun(imported_policy.conflicts, 'turn')}: {resolution} taken; "
             f"{imported_policy.example}"
         )
     folder = policy_cards.policy_folder(ArchiveStore(root), card.policy_id)
     rules = f"rules={options.rules.name}{format_archive_option(root)}"
-    turns = f"{afterstates:,} turns up to symmetry from {imported_policy.rows:,} rows"
+    turns = (
+        f"{format_count_with_noun(afterstates, 'turn')} up to symmetry from "
+        f"{format_count_with_noun(imported_policy.rows, 'row')}"
+    )
     for line in (
         f"{card.kind}: {turns}; the policy is in {folder}.",
         "Play by it:",

@@ -42,6 +42,7 @@ from analytics.store.policy_cards import PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.ranges import FileSlice
 from analytics.store.records import compute_run_id
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.range_table import Chunk
 from quarto.errors import ArenaError, FailureError, RequestError, describe_author_error_location
 from quarto.sources import source_fingerprint
@@ -225,7 +226,8 @@ def build_policy(request: BuildRequest, selection: Selection) -> PolicyCard:
     policy, games = _check_policy(request, derived.policy), selection.games
     if not (policy.table and all(len(column) for column in policy.table.values())):
         raise RequestError(
-            f"{games:,} games give no row with {_format_parameters(request.settings)}: choose more games"
+            f"no row comes from {format_count_with_noun(games, 'game')} with "
+            f"{_format_parameters(request.settings)}: choose more games"
         )
     tables, pictures = {ID_RANGES_TABLE: derived.ranges}, dict[str, bytes]()
     if derived.curve is not None:
@@ -258,8 +260,8 @@ def _derive_in_process(request: BuildRequest, selection: Selection) -> DerivedPo
     It holds all games in memory, unless the kind is a ``LearningKind``, which reads them during the derivation.
     """
     learned, games = derive_from_selection(request.kind, request.settings, selection, request.threads, trusted=True)
-    sums, evaluation_sums = games.compute_fingerprints(request.threads), getattr(games, "evaluation_sums", {})
-    return DerivedPolicy(learned.policy, games.to_stepped_id_ranges(), sums, learned.curve, evaluation_sums)
+    sums = games.compute_fingerprints(request.threads)
+    return DerivedPolicy(learned.policy, games.to_stepped_id_ranges(), sums, learned.curve, games.evaluation_sums)
 
 
 def _derive_from_counts(request: BuildRequest, selection: Selection) -> DerivedPolicy:
@@ -314,7 +316,8 @@ def _check_memory(games: int) -> None:
     needed, available = games * BYTES_A_GAME / MEBIBYTE, available_megabytes()
     if needed > available:
         raise RequestError(
-            f"{games:,} games take {needed:,.0f} MB of memory and {available:,.0f} MB are free: choose at most "
+            f"{format_count_with_noun(games, 'game')} would take {needed:,.0f} MB of memory "
+            f"and {available:,.0f} MB are free: choose at most "
             f"{int(available * MEBIBYTE / BYTES_A_GAME):,}, for example with AND game_id % 10 < 2"
         )
 

@@ -15,12 +15,13 @@ from omegaconf import DictConfig
 from agents.base.parameters import format_parameter
 from agents.learning.policy import GENOME, Policy
 from analytics import format_archive_option
-from analytics.questions.columns import format_count_with_noun, format_percent
+from analytics.questions.columns import format_percent
 from analytics.store import marker, policy_cards, policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
 from analytics.store.policy_store import PolicyOrigin
 from analytics.store.records import compute_run_id
+from analytics.store.texts import format_count_with_noun
 from runners.arena.code_fingerprints import build_class_code_record, list_targets
 from runners.arena.spec import build_from_settings
 from runners.config.agent_policies import list_reader_names
@@ -267,7 +268,11 @@ def _describe_learning(request: TrainingRequest, outcome: TrainingOutcome) -> st
 
 
 def _describe_work(request: TrainingRequest, outcome: TrainingOutcome) -> str:
-    runs = f"run {outcome.run_ids[0]}" if len(outcome.run_ids) == 1 else f"{len(outcome.run_ids)} runs"
+    runs = (
+        f"run {outcome.run_ids[0]}"
+        if len(outcome.run_ids) == 1
+        else format_count_with_noun(len(outcome.run_ids), "run")
+    )
     if outcome.played == 0:
         return f"Nothing to play: {request.context.storage.root} had all games; learned from {runs}."
     speed = console.format_games_time_and_speed(outcome.played, outcome.seconds)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from analytics.exchange.text import UNKNOWN_AGENT, Tags, parse_tags
 from analytics.questions.logged_games import ArchivedGame
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from quarto.game import Game, game_from_position
 from quarto.notation import (
@@ -260,7 +261,8 @@ def parse_pasted_text(text: str, rules_name: str, choices: AgentsAndRules) -> li
         )
     if len(entries) > MAX_PASTED_LINES:
         raise RequestError(
-            f"{len(entries)} lines are more than {MAX_PASTED_LINES}: qarena archive import takes any number"
+            f"{format_count_with_noun(len(entries), 'line')} are more than {MAX_PASTED_LINES}: "
+            "qarena archive import takes any number"
         )
     if len(entries) == 1:
         return [

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from analytics.questions.columns import (
     VALUE_NAMES,
-    format_count_with_noun,
     format_percent,
     format_percent_tenths_below_ten,
     format_percent_whole,
 )
 from analytics.questions.logged_games import LoggedEvaluations
 from analytics.questions.openings import ChoiceResult
+from analytics.store.texts import format_count_with_noun
 from quarto.game import Game, NextDecision, format_cells
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES

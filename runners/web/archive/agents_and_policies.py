@@ -14,7 +14,6 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_count,
-    format_count_with_noun,
     format_elo,
     format_percent,
     interval_column,
@@ -40,6 +39,7 @@ from analytics.statistics.tally import Estimate, mean_score
 from analytics.store import policy_store
 from analytics.store.policy_cards import TABLE, PolicyCard
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import NotFoundError, RequestError, suggest_valid_names
 from quarto.notation import parse_piece
 from runners.config.agent_policies import describe_policy_origin
@@ -133,7 +133,11 @@ def _describe_elo_and_rank(ratings: Ratings, rating: Rating, rules: str) -> str:
     if rating.rank is None:
         return f"{elo} under {rules} rules, without a rank ({', '.join(rating.unranked)})"
     group = [other for other in ratings.ranked if other.group == rating.group]
-    among = f"; {ratings.group_count} groups of agents have no games between them" if ratings.group_count > 1 else ""
+    among = (
+        f"; {format_count_with_noun(ratings.group_count, 'group')} of agents have no games between them"
+        if ratings.group_count > 1
+        else ""
+    )
     return f"{elo}, rank {rating.rank} of {len(group)} under {rules} rules{among}"
 
 

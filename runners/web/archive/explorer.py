@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from analytics.questions.columns import Cell, Table, format_count_with_noun, opening_columns, text_column
+from analytics.questions.columns import Cell, Table, opening_columns, text_column
 from analytics.questions.openings import (
     ChoiceResult,
     OpeningsQuery,
@@ -18,6 +18,7 @@ from analytics.questions.openings import (
 )
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.definitions import POSITIONS_TABLE, is_ply_within_extent
 from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.notation import parse_piece
@@ -77,7 +78,7 @@ def _check_replay_is_short(
         games, deepest = games + unindexed, max(deepest, ply) if unindexed else deepest
     if games > MAX_REPLAYED_GAMES:
         raise RequestError(
-            f"{games:,} of these games are not indexed as deep as {deepest} pieces: run "
+            f"too few of these games are indexed as deep as {deepest} pieces ({games:,} are not): run "
             f"{opened.archive.format_command('archive index')}, with --plies {deepest + 1} beyond the opening, or "
             "choose a run"
         )

@@ -13,7 +13,6 @@ from analytics.questions import logged_games
 from analytics.questions.columns import (
     VALUE_NAMES,
     ResultColumn,
-    format_count_with_noun,
     format_expected_value,
     format_seconds,
     format_short_game_name,
@@ -33,6 +32,7 @@ from analytics.questions.selection import GameFilter
 from analytics.report.answers import build_game_result
 from analytics.report.board_svg import render_animated_game_svg
 from analytics.store.archive import MAX_NAMED_RUNS, ArchiveStore, find_run_id, unknown_run_error
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import LINE
 from quarto.errors import RequestError
 from quarto.game import Game, describe_line
@@ -53,7 +53,8 @@ VALUE_LEGEND = (
 
 
 EVALUATION_LEGEND = (
-    "evaluation: the result that the mover expected of its turn, 1 won, 0 drawn, -1 lost; s: seconds that it took"
+    "evaluation: the result that the mover expected of its turn, 1 won, 0 drawn, \N{MINUS SIGN}1 lost; "
+    "s: seconds that it took"
 )
 
 

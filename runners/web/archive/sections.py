@@ -10,7 +10,6 @@ from analytics.questions.columns import (
     VALUE_NAMES,
     ResultColumn,
     Table,
-    format_count_with_noun,
     link_column,
     number_column,
     text_column,
@@ -23,6 +22,7 @@ from analytics.report.page import find_subject
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.store.records import RunRecord
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage

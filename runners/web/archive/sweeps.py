@@ -25,6 +25,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import parse_setting
 from analytics.report.style import Figure
 from analytics.store.records import SweepJob
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import NotFoundError, suggest_valid_names
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
@@ -169,7 +170,7 @@ def _build_jobs_table(settings: Sequence[str], job_results: JobResults) -> Table
 def _build_figure(settings: Sequence[str], job_results: JobResults) -> Figure | str:
     """Draw the picture of a sweep, or return a sentence with the reason why there is none."""
     if len(settings) not in (1, 2):
-        reason = "no setting varies" if not settings else f"{len(settings)} settings vary"
+        reason = "no setting varies" if not settings else f"{format_count_with_noun(len(settings), 'setting')} vary"
         return f"No picture: {reason}: a picture needs one or two."
     rows, y = _build_points_and_value_name(settings, job_results)
     if rows.height < 2:

@@ -292,7 +292,7 @@ def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(tablebase_co
     how = {"created": tablebase.card.created, "seconds": 1.0, "code": CODE}
 
     layers[2].values[5] *= -1
-    assert "1 boards of 2 pieces do not have the value" in next(
+    assert "other values than those of 1 of the boards of 2 pieces" in next(
         verify_tablebase(write_tablebase(tablebase.path, QUICK, layers, how), 0, 1.0)
     )
     layers[2].values[5] *= -1

@@ -84,7 +84,7 @@ def test_a_conflict_is_named_and_resolved_as_asked() -> None:
     with pytest.raises(RequestError) as refused:
         read(rows)
     assert str(refused.value).startswith(
-        f"1 turns have different values, up to symmetry; the furthest apart: row 1 ({TEXT}: a1 1) has 0.5, "
+        f"different values, up to symmetry, of 1 turn; the furthest apart: row 1 ({TEXT}: a1 1) has 0.5, "
         "row 2 (..../..../..3./F... 7: d4 1) has -0.25: conflicts=mean "
     )
     for conflicts, value in (("mean", 0.25), ("first", 0.5)):
@@ -105,7 +105,7 @@ def test_a_conflict_is_named_and_resolved_as_asked() -> None:
         ((TEXT.replace("7", "-"), 0, 1, 0.0), "cell a1, and no piece in hand"),
         ((TEXT.replace("7", "3"), 0, 1, 0.0), "piece '3' is in hand and on b2"),
         ((TEXT.replace("F", "x"), 0, 1, 0.0), "piece 'x' is not a hex digit 0-F"),
-        ((TEXT.replace("/", "|", 1), 0, 1, 0.0), "3 rows instead of 4"),
+        ((TEXT.replace("/", "|", 1), 0, 1, 0.0), "rows with / between them: 3 instead of 4"),
         ((f"{TEXT} torus", 0, 1, 0.0), "is one of rules 'torus', not of rules 'classic'"),
         (("0123/..../..../.... 7", 4, 8, 0.0), "a line is finished in 0123/..../..../.... 7 under rules 'classic'"),
         ((TEXT, 0, 1, float("nan")), "value nan is not a finite number"),

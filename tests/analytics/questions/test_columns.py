@@ -12,13 +12,13 @@ import pytest
 
 from analytics.questions import columns
 from analytics.questions.columns import (
-    format_count_with_noun,
     format_elo,
     format_expected_value,
     format_seconds,
     format_significant,
 )
 from analytics.questions.quantities import QUANTITIES, format_quantity, format_quantity_heading, scale_quantity
+from analytics.store.texts import format_count_with_noun
 
 ROOT = Path(columns.__file__).parents[2]
 UNITS = re.compile(r", (%|s|MB)$")

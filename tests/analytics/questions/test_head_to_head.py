@@ -244,7 +244,10 @@ def test_a_run_that_lacks_games_is_noted(archive: ArchiveStore) -> None:
 
 
 def test_games_against_oneself_are_noted(opened: OpenArchive) -> None:
-    assert "16 games of agents against themselves say nothing about strength" in compute_head_to_head(opened).notes
+    assert (
+        "nothing about strength follows from 16 games of agents against themselves"
+        in compute_head_to_head(opened).notes
+    )
 
 
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: ArchiveStore, opened: OpenArchive) -> None:

@@ -179,7 +179,7 @@ def test_a_table_has_no_more_rows_than_its_units_can_have(archive: ArchiveStore)
     )
     path = forged(archive, "plies", parquet(frame))
     (problem,) = [problem.fault for problem in verify_archive(archive).problems if problem.file == path]
-    assert problem.startswith("has 10,000 rows: its 16 units have no table of more than 1,024")
+    assert problem.startswith("has 10,000 rows: a table of 16 units has at most 1,024")
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match=f"{path} is missing or damaged"):
         opened.sql("SELECT count(*) FROM plies")
 

@@ -246,7 +246,7 @@ def test_an_edit_that_changes_no_game_is_an_upgrade(
     (record,) = ArchiveStore.open(tmp_path / "data/archive").load_runs()
     assert "Nothing to play" in result.out
     (note,) = (line for line in result.err.splitlines() if "other code" in line)
-    assert note.endswith("20 games were played again and are the same, so it goes on")
+    assert note.endswith("20 games played again gave the same result, so it goes on")
     assert "other code" not in repeat_run("games=40").err  # the record says that this code plays the same
     assert repeat_run("seed=2").code == 0  # a run of this code alone
     crosstable = qarena("crosstable")

@@ -50,7 +50,7 @@ def test_the_command_upgrades_it_once(qarena: Qarena, tmp_path: Path) -> None:
 def test_its_run_goes_on(qarena: Qarena, upgraded_root: Path) -> None:
     count_before = count_evaluations(upgraded_root)
     result = qarena("run", *SEARCHES, "games=24", "--archive", str(upgraded_root))
-    assert "16 games were played again and are the same, so it goes on" in result.err
+    assert "16 games played again gave the same result, so it goes on" in result.err
     assert "8 games in " in result.out
     archive = ArchiveStore.open(upgraded_root)
     assert f"{archive.list_effective_ranges(SEARCH_RUN).fingerprint:016x}" == FINGERPRINT_OF_24

@@ -277,7 +277,11 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
 def test_counts_alone_come_to_the_figures_of_an_independent_implementation(qarena: Qarena) -> None:
     first = qarena("sprt", "--counts", "379,10170,21828,10640,343", "elo0=0", "elo1=2")
     assert (first.code, first.err) == (0, "")
-    for figure in ("LLR    2.9455, bounds -2.9444 and 2.9444", "nElo   3.0505 ± 2.3124\n", "Elo    1.5946 ± 1.2087\n"):
+    for figure in (
+        "LLR    2.9455, bounds \N{MINUS SIGN}2.9444 and 2.9444",
+        "nElo   3.0505 ± 2.3124\n",
+        "Elo    1.5946 ± 1.2087\n",
+    ):
         assert figure in first.out
     second = qarena("sprt", "elo1=3", "--counts=78,2504,5251,2695,95")
     for figure in ("LLR    2.8980", "nElo   6.9904 ± 4.6718\n", "Elo    3.6796 ± 2.4593\n", "LOS    0.99832\n"):
@@ -305,7 +309,9 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
         printer.print_if_doubled_or_overdue(trial)
         line_counts.append(capsys.readouterr().err.count("\n"))
     assert line_counts == [1, 0, 1, 1, 0]
-    assert format_llr_games_and_strength(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+    assert (
+        format_llr_games_and_strength(trial) == "LLR 0.00 (\N{MINUS SIGN}2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+    )
 
 
 # Signals.

@@ -273,7 +273,7 @@ def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkey
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
     agent = AgentSpec("it", "runners.polito.agent.Polito", settings, trusted=True)
     prints = next(result for result in run_checks(agent, CLASSIC, 1, with_speed=False) if result.subject == "prints")
-    assert prints == ("prints", True, "18 lines, which go to the log of a run: 'game 1 of 3'")
+    assert prints == ("prints", True, "18 lines for the log of a run: 'game 1 of 3'")
 
 
 def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp_path: Path) -> None:

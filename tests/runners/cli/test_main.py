@@ -27,7 +27,7 @@ from analytics.store.ranges import compute_checksum
 from quarto.errors import FailureError, RequestError
 from quarto.sources import CompilationProgress
 from runners.cli import options
-from runners.cli.main import CompilingNotice
+from runners.cli.main import COMMAND_SYNONYMS, CompilingNotice
 from tests.another_user import another_user, visible_folder
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -51,6 +51,18 @@ def played_archive(made_archive: Path, tmp_path: Path) -> Path:
 
 
 # run.
+
+
+def test_a_long_run_whose_number_of_games_nobody_chose_says_how_to_choose(
+    qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MEASURED_SECONDS", "LONG_SECONDS"):
+        monkeypatch.setattr(f"runners.terminal.console.{limit}", 0.0)
+    note = r"The [\d,]+ games left take about \d+ min; games=1000 plays fewer a pairing \(you can stop .*\)\n"
+    assert re.fullmatch(note, qarena("run", "random", "dumb", "seed=5").err)
+    assert qarena("run", "random", "dumb", "games=1000", "seed=6").err == ""
+    monkeypatch.setattr("runners.terminal.console.LONG_SECONDS", 60.0)
+    assert qarena("run", "random", "dumb", "seed=7").err == ""
 
 
 def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: Path) -> None:
@@ -214,6 +226,35 @@ def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt(
     assert qarena("agents") == (143, "", "interrupted\n")
     error = FailureError("the disk is full")
     assert qarena("agents") == (1, "", "error: the disk is full\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [
+        ("rank", "rate"),
+        ("Elo", "rate"),
+        ("match", "run"),
+        ("analyse", "solve"),
+        ("list", "archive ls"),
+        ("trian", "train"),
+    ],
+)
+def test_a_word_that_is_no_command_suggests_the_one_that_does_it(word: str, command: str, qarena: Qarena) -> None:
+    expected = f"error: No such command '{word}': did you mean '{command}'? (see 'qarena --help')\n"
+    assert qarena(word) == (2, "", expected)
+
+
+def test_every_suggested_command_exists(qarena: Qarena) -> None:
+    for command, words in COMMAND_SYNONYMS.items():
+        assert qarena(*command.split(), "--help").code == 0
+        assert all(qarena(word).code == 2 for word in words.split())  # none has become a command
+
+
+def test_debug_is_in_no_record(qarena: Qarena, tmp_path: Path) -> None:
+    before = ["qarena", "run", "random", "dumb", "games=2", "--debug"]
+    assert qarena(*before[1:]).code == 0
+    assert sys.argv == before
+    assert [record.command for record in ArchiveStore(tmp_path / "data/archive").load_runs()] == [" ".join(before[:-1])]
 
 
 def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:

@@ -139,6 +139,9 @@ def test_help_explains_the_keys_of_what_is_named(qarena: Qarena) -> None:
     agent = qarena("run", "mcts", "--help").out
     assert "mcts: Study E: Monte Carlo tree search over whole turns." in agent
     assert re.search(r"^│   iterations +<int> +for each turn, 2 to 1,000,000", agent, re.MULTILINE)
+    for key, kind in {"a.turn_seconds": "float", "a.megabytes": "int", "a.name": "str"}.items():  # null by default
+        assert re.search(rf"^│   {key} +<{kind}> ", agent, re.MULTILINE)
+    assert re.search(r"^│   few_unused +<int> ", qarena("run", "mixed", "--help").out, re.MULTILINE)
     trainer = qarena("train", "trainer=q_table", "--help").out
     assert re.search(r"^│   learner\.discount +<float> +of the value of the opponent's next", trainer, re.MULTILINE)
 

@@ -220,7 +220,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("MEASURED_SECONDS", "LONG_SECONDS"):  # a long time is announced
-        monkeypatch.setattr(f"runners.exact.annotation.{limit}", 0.0)
+        monkeypatch.setattr(f"runners.terminal.console.{limit}", 0.0)
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
     assert nothing.refusal.endswith(f"this judges them: qarena annotate --archive {root}\n")
@@ -229,7 +229,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     assert of_run.refusal.endswith(f"this judges them: qarena annotate --run {run_id} --archive {root}\n")
     result = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
     assert result.code == 0
-    assert re.fullmatch(r"24 games take about \d+ min more \(you can stop .*\)\n", result.err)
+    assert re.fullmatch(r"The \d+ games left take about \d+ min \(you can stop .*\)\n", result.err)
     assert f"'qarena mistakes --run {run_id} --archive {root}'" in result.out
     decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", result.out)[0]
     assert games == "24"

@@ -12,9 +12,10 @@ from quarto.errors import NotFoundError
 from quarto.game import game_from_position
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from runners.config.yaml_options import load_rules
+from runners.config.yaml_options import list_options, load_rules, read_option_comment
 from runners.exact.puzzle_dialogue import describe_theme, run_puzzles
 from tests.naive_solver import Solved, list_turns
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.play.people import Notes
 
@@ -59,6 +60,20 @@ def test_the_only_turn_is_right_in_one_line_or_two_and_every_other_is_wrong() ->
         at_once, later = "It loses at once: ", f"It loses in {distance} placements: the best reply is "
         assert written[2].startswith("It draws" if value == 0 else at_once if distance == 2 else later)
         assert written[-1] == "Solved by the first turn: 0 of 1."
+
+
+def test_a_puzzle_explains_rules_that_are_not_the_classic_ones_and_so_does_the_page() -> None:
+    puzzles = load_shipped_puzzles()
+    for rules in {puzzle.rules for puzzle in puzzles}:
+        number = next(number for number, puzzle in enumerate(puzzles, 1) if puzzle.rules == rules)
+        heading = f"Puzzle {number} of {len(puzzles)}, level {puzzles[number - 1].level}, {rules} rules."
+        about = "" if rules == "classic" else f" {read_option_comment('rules', rules)}"
+        notes = Notes(["quit"])
+        run_puzzles(puzzles, number, notes)
+        assert notes.news[0].startswith(f"{heading}{about} You place ")
+    page = (ROOT / "docs/puzzles.md").read_text()
+    for rules in list_options("rules"):
+        assert f"| `{rules}` | {read_option_comment('rules', rules)} |" in page
 
 
 def test_other_input_is_explained_and_the_answer_is_shown() -> None:

@@ -116,7 +116,7 @@ def test_what_cannot_be_made_is_refused_in_a_line(root: Path, qarena: Qarena, tm
         ("...F/.3../..../.... 7,a1,win,3,0.500,2", "not enough values"),
         ("...F/.3../..../.... 7,a1 2,loss,3,0.500,2", "'loss'"),
         ("...F/.3../..../.... 7,a1 2,win", "int"),
-        ("...F/.3../.... 7,a1 2,win,3,0.500,2", "3 rows instead of 4"),
+        ("...F/.3../.... 7,a1 2,win,3,0.500,2", "rows with / between them: 3 instead of 4"),
     ],
 )
 def test_a_wrong_line_of_a_file_is_named(line: str, named: str) -> None:

@@ -35,7 +35,7 @@ BAD = {
     "1..1/..../..../.... -": "piece '1' is on a1 and on d1 (position '1..1/..../..../.... -', field 1)",
     "0123/..../..../.... -": "a line is finished, so the game is over (position '0123/..../..../.... -', field 1)",
     "1.../..../..../.... 1": "piece '1' is in hand and on a1 (position '1.../..../..../.... 1', field 2)",
-    "1../..../..../.... -": "row 1 '1..' has 3 cells instead of 4 (position '1../..../..../.... -', field 1)",
+    "1../..../..../.... -": "row 1 '1..' has cells: 3 instead of 4 (position '1../..../..../.... -', field 1)",
     "1.../..../..../.... 5 own_piece": (
         "piece '5' is in hand, but under rules own_piece the mover chooses the piece: write - "
         "(position '1.../..../..../.... 5 own_piece', field 2)"

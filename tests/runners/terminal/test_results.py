@@ -165,7 +165,7 @@ def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_p
     archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")
-    assert (shown.code, shown.err) == (0, "32 games of agents against themselves say nothing about strength\n")
+    assert (shown.code, shown.err) == (0, "nothing about strength follows from 32 games of agents against themselves\n")
     assert [row[:2] for row in parse_rows(shown.out)] == [["random", "random"], ["dumb", "dumb"]]
     rated = qarena("rate", "--archive", "alone")
     assert rated.code == 2

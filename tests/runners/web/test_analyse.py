@@ -215,7 +215,7 @@ def test_several_games_of_a_text_are_a_choice(reader: Visitor) -> None:
         ({"text": ""}, "nothing was pasted"),
         ({"text": "F@b1 3@b1"}, "cell 'b1' was already taken at ply 0"),
         ({"text": "F@b1 F"}, "is on the board already"),
-        ({"text": "...F/.3../.... 7"}, "3 rows instead of 4"),
+        ({"text": "...F/.3../.... 7"}, "rows with / between them: 3 instead of 4"),
         ({"text": "..../..../..../.... - nothing"}, "rules 'nothing' does not exist"),
         ({"text": "[agent=a] F@b1"}, "tag 'agent' is not known"),
         ({"text": "..../..../..../.... 7 own_piece"}, "the mover chooses the piece"),

@@ -76,10 +76,10 @@ def test_a_file_that_is_not_parquet_is_found_even_with_a_forged_check(archive: A
     ("name", "complaint"),
     [
         ({"fingerprint": 5}, "its games have the fingerprint "),
-        ({"end": 17}, "its 32 games are of 16 units, its name says 17"),
+        ({"end": 17}, "it has 32 games of 16 units, its name says 17"),
         ({"first": 1}, "row 0: the games are not, in order, those of its units"),
         ({"first": 32, "end": 48}, "row 0: the games are not, in order, those of its units"),
-        ({"end": 64}, "its 32 games are of 16 units, its name says 64"),
+        ({"end": 64}, "it has 32 games of 16 units, its name says 64"),
     ],
     ids=lambda value: str(value)[:20],
 )

@@ -86,8 +86,8 @@ TABLES: tuple[tuple[str, Change, str], ...] = (
     ("plies", lambda frame: frame.with_columns(pl.col("ply").cast(pl.Int32)), "has columns"),
     ("plies", lambda frame: frame.drop("outcome"), "has columns"),
     ("plies", lambda frame: frame.with_columns(pl.lit(None, pl.Int8).alias("cell")), "holds nulls"),
-    ("games", lambda frame: frame.head(-1), "its 31 games are of 16 units, its name says 16"),
-    ("games", lambda frame: frame.head(-2), "its 30 games are of 15 units, its name says 16"),
+    ("games", lambda frame: frame.head(-1), "it has 31 games of 16 units, its name says 16"),
+    ("games", lambda frame: frame.head(-2), "it has 30 games of 15 units, its name says 16"),
     ("games", lambda frame: pl.concat([frame, frame.tail(1)]), "not, in order, those of its units"),
     ("games", lambda frame: frame.reverse(), "not, in order, those of its units"),
     ("games", lambda frame: frame.with_columns(pl.col("game_id") + 2), "not, in order, those of its units"),
@@ -139,7 +139,7 @@ def test_every_changed_outcome_is_found(archive: ArchiveStore) -> None:
     problems = [str(problem) for problem in verify_archive(archive).problems]
     assert problems[0].startswith(f"{path}: game 0: the column outcome contradicts the winner")
     assert len(problems) == REPORTED_GAMES + 1
-    assert "more games that are wrong" in problems[-1]
+    assert "more wrong games" in problems[-1]
 
 
 # Games.
@@ -221,17 +221,17 @@ def with_openings(
 @pytest.mark.parametrize(
     ("games", "opening", "complaint"),
     [
-        ([PAIRS] * 3, 3, "/games/.* game 0: its opening is of 3 plies, the run's of 4 .one of 16 such"),
-        ([PAIRS] * 3, 0, "/games/.* game 0: its opening is of 0 plies, the run's of 4"),
+        ([PAIRS] * 3, 3, "/games/.* game 0: its opening has plies: 3, the run's 4 .one of 16 such"),
+        ([PAIRS] * 3, 0, "/games/.* game 0: its opening has plies: 0, the run's 4"),
         (
             [[*PAIRS[:3], PAIRS[0], *PAIRS[4:]], PAIRS, PAIRS],
             None,
-            "/plies/.* game 3: its first 4 plies are not those of the other game of its pair",
+            "/plies/.* game 3: its opening is not that of the other game of its pair",
         ),
         (
             [PAIRS, PAIRS, [*PAIRS[2:4], *PAIRS[2:]]],
             None,
-            f"/plies/.* game {2 * 2**32}: its first 4 plies are not those of pair 0 of pairing 1",
+            f"/plies/.* game {2 * 2**32}: its opening is not that of pair 0 of pairing 1",
         ),
     ],
 )

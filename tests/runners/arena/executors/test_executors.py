@@ -179,7 +179,7 @@ def test_workers_leave_signals_to_the_run(
 
 
 def test_a_part_that_kills_every_worker_ends_the_work_with_one_line(processes: Processes, tmp_path: Path) -> None:
-    text = rf"^{MAX_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
+    text = rf"^{MAX_LOSSES} workers lost .* its process was ended by signal 9 \(SIGKILL\)"
     with pytest.raises(FailureError, match=text) as caught:
         map_items(processes, tmp_path, (3, "die"))
     assert "\n" not in str(caught.value)

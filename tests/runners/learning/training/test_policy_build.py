@@ -193,7 +193,7 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
     assert f"code: fingerprint was {'f' * 16}, is {card.code['fingerprint']}" in result.err
     assert re.search(r"rows: stored [\d,]+, derived again [\d,]+\n", result.err)
     first = r"the first is row \d+: stored -?[\d.]+, derived again -?[\d.]+"
-    assert re.search(rf"column mean: [\d,]+ rows differ, {first}\n", result.err)
+    assert re.search(rf"column mean: [\d,]+ different rows, {first}\n", result.err)
 
 
 def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
@@ -254,7 +254,7 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (
         ["kind=mc_afterstate", "--where", f"{CLASSIC} AND game_id < 2", "kind.least=9"],
-        r".* games give no row with least=9: .*",
+        r"no row comes from .* games with least=9: .*",
     ),
     (
         ["kind=encoded_q", "--where", CLASSIC, "kind.agent=semi"],
@@ -271,7 +271,7 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(shared_root: Path, tmp_
             "policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(shared_root)])
         )
         assert re.fullmatch(f"error: {expected}\n", result.refusal), typed
-        late = "give no row" in expected or "played none" in expected  # only the games tell
+        late = "no row" in expected or "played none" in expected  # only the games tell
         assert [path.name for path in tmp_path.iterdir()] == ["outputs"] * late, typed
         shutil.rmtree(tmp_path / "outputs", ignore_errors=True)
     assert snapshot(shared_root) == before
@@ -401,5 +401,5 @@ def test_more_games_than_memory_are_refused_before_they_are_read(
     monkeypatch.setattr("runners.learning.training.policy_build.available_megabytes", lambda: 0.1)
     result = qarena(*build_arguments("gift", shared_root, name="large"))
     assert re.fullmatch(
-        r"error: [\d,]+ games take \d+ MB of memory and 0 MB are free: choose at most 873, .*\n", result.refusal
+        r"error: [\d,]+ games would take \d+ MB of memory and 0 MB are free: choose at most 873, .*\n", result.refusal
     )
