@@ -98,7 +98,7 @@ class BatchEngine:
         labels: Labels of ``agents``.
         pairings: Pairs of indices into ``agents``.
         seed: Seed of the openings.
-        run: Word of the run (``run_id_to_stream_key``), which seeds everything else.
+        run: Integer form of the run's id (``run_id_to_stream_key``), the seed of everything but the openings.
         opening_plies: Number of imposed plies.
         swapped: Whether each pair has a second game, with the seats exchanged.
 
@@ -144,8 +144,8 @@ class BatchEngine:
         finished within a short time are yielded. ``on_idle`` is called in the calling thread while no block is ready.
 
         Raises:
-            AllForfeitedError: An agent has forfeited all its games, and ``keep_going`` is False.
-            StuckError: Too many turns of an agent never end.
+            AllForfeitedError: An agent has forfeited all its games, and the engine's attribute ``keep_going`` is False.
+            StuckError: Too many of an agent's turns are still going on after their time limit.
 
         """
         abandoned = threading.Event()
@@ -170,7 +170,7 @@ class BatchEngine:
     def play_block(self, pair_range: PairRange, should_abort: Callable[[], bool] | None = None) -> Block | None:
         """Play all games of some pairs in the calling thread; return None if ``should_abort()`` became true.
 
-        Raises ``AllForfeitedError`` and ``StuckError``.
+        Raises the errors of ``play_in_any_order``.
         """
         self.check_no_agent_forfeits_everything(self.pairings[pair_range.pairing])
         started, games, evaluations = time.perf_counter(), list[Games](), list[Evaluations]()
@@ -228,9 +228,10 @@ class BatchEngine:
         self._local = threading.local()
 
     def check_no_agent_forfeits_everything(self, agents: Iterable[int] | None = None) -> None:
-        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless ``keep_going`` is set.
+        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far.
 
-        ``agents`` are the indices of the agents to check; None checks all.
+        If the engine's attribute ``keep_going`` is True, nothing is raised. ``agents`` are the indices of the agents to
+        check; None checks all.
         """
         if not self.keep_going:
             for agent in self.guarded_agents if agents is None else map(self.guarded_agents.__getitem__, agents):

@@ -43,8 +43,8 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
     """Describe the code that will play a run, for the run's record.
 
     An agent's fingerprint covers the modules that play games, the agent's module with every module that it imports, and
-    the agent's data files. The fingerprint is the same in a training, because only the fingerprint of the whole code
-    covers the modules that learn.
+    the agent's data files. It is the same in a training as in any other run, because the modules that learn are covered
+    only by ``fingerprint``, that of all code.
 
     Args:
         spec: The run.
@@ -98,10 +98,10 @@ def list_targets(settings: Any) -> Iterator[Any]:
 def build_class_code_record(targets: Iterable[Any], learning: bool) -> dict[str, str]:
     """Describe the code that plays games with the given classes, as ``build_code_record`` does but without ``agents``.
 
-    No module is imported, because an identity may come from a card that a stranger wrote.
+    No module is imported, because ``targets`` may come from a card that a stranger wrote.
 
     Args:
-        targets: Identities of the classes; values that are not strings are ignored.
+        targets: Identities of the classes (see ``is_shipped``); values that are not strings are ignored.
         learning: Whether an agent learns from the games, so that the code that learns is included.
 
     Returns:
@@ -148,8 +148,9 @@ def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
 def _affects_games(importing_module: str, imported_module: str) -> bool:
     """Return whether the fingerprint of an agent covers an imported module.
 
-    It does not cover modules of ``quarto``, because the fingerprint of the playing code covers them. Nor does it cover
-    modules of this project outside the packages of kernels, because they do not affect games.
+    It does not cover modules of ``quarto``, because it includes the fingerprint of the code that plays all games, which
+    covers them. Nor does it cover modules of this project outside ``KERNEL_PACKAGES`` that other modules of this
+    project import, because they do not affect games.
     """
     if is_project_module(imported_module, ("quarto",)):
         return False
@@ -179,7 +180,10 @@ def _fingerprint_agent(
 
 
 def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
-    """Yield the identities of the classes of an agent, of its substitute player and of the agents in its parameters."""
+    """Yield the identities of the classes of an agent, of its ``player`` and of the agents in its parameters.
+
+    ``AgentSpec.player``, if there is one, plays in the agent's place. An identity is explained at ``is_shipped``.
+    """
     yield agent.target
     if agent.player:
         yield from _list_agent_targets(agent.player)
@@ -240,8 +244,8 @@ def _compute_checksum(path: Path) -> str:
 def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str:
     """Describe, for a message, how ``code`` differs from the code that played a run; return "" if it does not differ.
 
-    Two versions of the code count as equal if both played a sample of the run's games with the same results
-    (``same_games``).
+    Two versions of the code count as equal if both played a sample of the run's games with the same results, as the key
+    ``same_games`` in the record of the code notes.
     """
     theirs, ours = record.code, code
     same = {theirs.get("fingerprint"), *theirs.get("same_games", ())}

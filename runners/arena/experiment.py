@@ -43,7 +43,10 @@ SMALL_RANGE_RATIO = 8  # a range waits for more games if it is smaller than the 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A request that is ready to be carried out: agents are built, the archive is open, and the run may be extended."""
+    """A request that is ready to be carried out: agents are built, and the archive is open.
+
+    It has been checked that this version of the code may add games to the run.
+    """
 
     request: RunRequest
     engine: BatchEngine
@@ -102,7 +105,7 @@ def open_experiment(request: RunRequest) -> Experiment:
 
     Raises:
         RequestError: An agent cannot be built, the folder is not an archive, or another version of the code began the
-            run and its games come out differently.
+            run and a game of the sample comes out differently with this version or cannot be repeated.
 
     """
     check_is_or_can_become_archive(request.storage.root)  # before kernels are loaded
@@ -129,14 +132,14 @@ class ResolvedCode(NamedTuple):
 def _resolve_other_code(request: RunRequest, code: dict[str, Any], agents: Sequence[Agent]) -> ResolvedCode:
     """Choose the run that this version of the code plays, and describe the code for the run's record.
 
-    This version plays a separate run if the user asked for one, or if there already is one besides the run of the other
-    version. If the other version began the run and the user allowed extending it, a note in the description says so.
+    This version plays a separate run if the user asked for one, or if it has already begun one. If another version
+    began the run and the user allowed extending it, this version adds games to it, and a note in the request says so.
     Otherwise, a sample of the run's games is played again; if all games come out the same, the run is continued, and a
     note says so.
 
     Raises:
         RequestError: A game of the sample came out differently, or the games cannot be repeated. It is raised even if
-            no game is missing, because the stored results would be those of other players.
+            no game is missing, because the stored results would be those of agents that play differently.
 
     """
     storage, own_request = request.storage, replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
@@ -167,7 +170,7 @@ def _resolve_other_code(request: RunRequest, code: dict[str, Any], agents: Seque
 def _replay_and_describe_sample(
     archive: ArchiveStore, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], other_code_message: str
 ) -> str:
-    """Replay a sample of the games of a run that other code began, and return a note that they came out the same.
+    """Replay a sample of the games of a run begun by another version of the code; return a note that they are the same.
 
     Raises:
         RequestError: A game came out differently, or games of this run cannot be repeated. The error message begins
@@ -210,8 +213,8 @@ class Contribution:
 def record_contribution(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """Keep a run's record up to date while the context's body plays games for the run.
 
-    The body stores the number of games that it wrote in ``games`` of the yielded object. Raises ``RequestError`` if the
-    run's games cannot be repeated and another process is playing the run.
+    The body sets ``games`` of the yielded object to the number of games that it has written. Raises ``RequestError`` if
+    the run's games cannot be repeated and another process is playing the run.
     """
     archive, spec = experiment.archive, experiment.request.spec
     contribution = Contribution()
@@ -327,7 +330,8 @@ class RangeWriter:
     Args:
         experiment: The opened request.
         first_unit: Unit at which writing begins.
-        total_units: Number of units of the run, whose last file may be shorter than an aligned range; None if unknown.
+        total_units: Number of units of the run, or None if unknown. A file that ends there may hold any number of
+            units; in all other files, the number is a power of two.
 
     """
 

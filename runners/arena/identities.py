@@ -32,12 +32,16 @@ class ShippedClass(NamedTuple):
 
 
 def is_shipped(identity: Any) -> bool:
-    """Return whether the class with this identity is named in a yaml shipped with this project."""
+    """Return whether the class with this identity is named in a yaml shipped with this project.
+
+    The identity of a class is the string that stands for it in records, on cards and in settings. It is the key ``id``
+    in the class's yaml or, without that key, the dotted path of the class.
+    """
     return isinstance(identity, str) and identity in _load_shipped_classes()
 
 
 def starts_programs(identity: Any) -> bool:
-    """Return whether the class with this identity belongs to this project and starts programs.
+    """Return whether the class with this identity (see ``is_shipped``) belongs to this project and starts programs.
 
     Records, cards and other data may come from a stranger, so they must not name such a class; the user may.
     """
@@ -45,7 +49,7 @@ def starts_programs(identity: Any) -> bool:
 
 
 def is_allowed_in_data(identity: Any) -> bool:
-    """Return whether records, cards and other data may name the class with this identity.
+    """Return whether records, cards and other data may name the class with this identity (see ``is_shipped``).
 
     They may if the class belongs to this project and starts no programs.
     """
@@ -53,7 +57,7 @@ def is_allowed_in_data(identity: Any) -> bool:
 
 
 def to_class_path(identity: str) -> str:
-    """Return the dotted path of the class with this identity.
+    """Return the dotted path of the class with this identity (see ``is_shipped``).
 
     The path is taken from the table of identities. A class of the user is not in the table: its identity is its path.
     """
@@ -61,14 +65,15 @@ def to_class_path(identity: str) -> str:
 
 
 def to_module_name(identity: str) -> str:
-    """Return the dotted name of the module that defines the class with this identity."""
+    """Return the dotted name of the module that defines the class with this identity (see ``is_shipped``)."""
     return to_class_path(identity).rpartition(".")[0]
 
 
 def to_identities_without_id_keys(settings: Any) -> Any:
-    """Replace the dotted paths of shipped classes in nested settings with their identities, and drop the keys ``id``.
+    """Replace the dotted paths of shipped classes in nested settings with the classes' identities (see ``is_shipped``).
 
-    The identity of any other class is its dotted path, which stays unchanged.
+    A key ``id`` that holds such an identity is dropped, because the identity is then under ``_target_``. The identity
+    of any other class is its dotted path, which stays unchanged.
     """
     if isinstance(settings, list):
         return [to_identities_without_id_keys(value) for value in settings]

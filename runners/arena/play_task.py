@@ -98,8 +98,8 @@ class PlayTask(Task[Range, ChunkResult]):
     def _build_and_check_experiment(self) -> Experiment:
         """Build the experiment in a worker's process, and check that it is the experiment of the user's process.
 
-        Raises ``RequestError`` if an agent cannot be built here, and ``FailureError`` if this machine has other code or
-        sees another archive than the user's process.
+        Raises ``RequestError`` if an agent cannot be built here. Raises ``FailureError`` if this machine has a
+        different version of the code, or sees a different archive, than the user's process.
         """
         storage = ArchiveOptions(
             parse_location(self.root), self.shard_games, self.shard_seconds, evaluations=self.evaluations

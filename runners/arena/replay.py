@@ -79,7 +79,7 @@ def replay_run(
         archive: Archive that holds the run. It is only read.
         run_id: Id of the run.
         engine: Engine of the run. It should be built for this purpose only, because it counts forfeits.
-        line: Shape of the run's line of units.
+        line: Layout of the run's units: its number of pairings, and the number of games in a pair.
         threads: Number of threads that play.
         stop: Event that ends the replay early. The games that were played until then are compared.
         progress: Display of the number of games played, if there is one.
@@ -182,7 +182,7 @@ def find_replay_difference(
 def _select_games(stored_games: RangeGames, pair_range: PairRange) -> RangeGames:
     """Select the games of ``pair_range`` from ``stored_games``.
 
-    They are neighbours there, because stored games ascend by game id.
+    They are contiguous there, because ``stored_games`` is sorted by game id.
     """
     ids = compute_game_ids(*pair_range, both_games=True)
     low, high = np.searchsorted(stored_games.game_id, [ids[0], ids[-1] + 1]).tolist()
@@ -263,7 +263,7 @@ def select_sample_units(ranges: Ranges, pairings: Sequence[tuple[int, int]], run
     id as seed.
 
     Args:
-        ranges: Effective files of games.
+        ranges: The ranges of games that readers use.
         pairings: Indices of the two agents of each pairing.
         run_id: Id of the run.
 

@@ -114,9 +114,9 @@ class AgentSpec:
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
     def _build_if_agent_parameter(self, name: str, value: Any) -> Any:
-        """Return ``value``, the value of the parameter ``name``, unchanged unless it describes an agent.
+        """Return the agent that ``value`` describes if ``name`` is in ``AGENT_PARAMETERS``; otherwise return ``value``.
 
-        If the parameter is one of ``AGENT_PARAMETERS``, the agent that the value describes is returned.
+        ``value`` is the value of the agent's parameter ``name``. None is always returned unchanged.
         """
         if name not in AGENT_PARAMETERS or value is None:
             return value
@@ -141,7 +141,11 @@ class AgentSpec:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether the agent starts other programs, so that its constructor takes the limits for them."""
+        """Whether the agent starts other programs.
+
+        If it does, its limits on time and memory are passed to its constructor, and the agent applies them to these
+        programs.
+        """
         return starts_programs(self.target)
 
     @property
@@ -204,7 +208,7 @@ class AgentSpec:
 
     @staticmethod
     def from_record(record: Any, trusted: bool = False) -> AgentSpec:
-        """Build the specification of the agent that ``to_record`` described, without its policy.
+        """Build the specification, except the policy, of the agent that ``to_record`` described.
 
         Args:
             record: A result of ``to_record``, or data from a stranger.
@@ -243,8 +247,8 @@ class AgentSpec:
         Args:
             fields_by_name: The result of ``to_dict``.
             load_policy: Function that loads a policy by its id.
-            policy_id: Id of the policy to use if the fields name none. For a player that replaces an agent, it is the
-                id of that agent's policy.
+            policy_id: Id of the policy to use if the fields name none. A ``player``, which plays in an agent's place,
+                gets the id of the agent's policy in this way.
 
         """
         policy_id = fields_by_name["policy_id"] or policy_id
@@ -260,7 +264,9 @@ class AgentSpec:
 
 
 def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
-    """Raise an error if there is third-party code. The caller has made sure that the user did not name it.
+    """Raise an error if there is third-party code.
+
+    Call this only if the user did not name ``subject``, because code that the user named is trusted.
 
     Args:
         subject: The thing that would run the code, such as ``agent 'mine'``. The error message begins with it.

@@ -76,7 +76,7 @@ def describe_turn_consequences(
     Args:
         puzzle: The puzzle in which the turn was taken.
         game_after: The game after the turn.
-        solution: The exact value of ``game_after``, with its turns if they are known.
+        solution: The exact value of ``game_after`` and, if known, the distance to the end and the opponent's turns.
         turns: All turns of the puzzle, or an empty sequence until they are solved.
 
     Returns:

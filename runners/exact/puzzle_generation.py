@@ -52,9 +52,11 @@ class PuzzleOptions(NamedTuple):
 
 
 def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions, path: Path) -> None:
-    """Make puzzles from the annotated games, and write them to ``path``, which the caller has checked.
+    """Make puzzles from the annotated games, and write them to ``path``.
 
-    Raises ``RequestError`` if the archive has no annotated games under rules that let the opponent choose the piece.
+    An existing file is replaced. Check before the call that ``path`` can be written, because writing comes last, after
+    long work. Raises ``RequestError`` if the archive has no annotated games under rules that let the opponent choose
+    the piece.
     """
     check_solver_memory(options.megabytes)
     candidate_puzzles: list[Puzzle] = []
@@ -87,11 +89,11 @@ def create_puzzle_file(root: PurePath, games: GameFilter, options: PuzzleOptions
 def select_likely_only_turn_positions(
     opened: OpenArchive, runs: Sequence[str], rules: Rules, seed: int
 ) -> list[PackedPosition]:
-    """Select positions from annotated games in which perhaps only one cell keeps the value, sorted by number of pieces.
+    """Select positions from annotated games in which it is likely that only one cell keeps the value.
 
-    All ``runs`` have the same ``rules``. No two of the positions are equivalent by symmetry, and their order depends
-    only on the games and the seed. Where the annotations lack the number of choices that keep the value, every position
-    that is not lost is selected.
+    All ``runs`` have the same ``rules``. The positions are sorted by number of pieces. No two of them are equivalent by
+    symmetry, and their order depends only on the games and the seed. Where the annotations lack the number of choices
+    that keep the value, every position that is not lost is selected.
     """
     order = f"md5(concat_ws('-', {seed}, run_id, game_id))"
     decisions = opened.sql(

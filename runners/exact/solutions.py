@@ -64,7 +64,7 @@ class SolveOptions:
 
 
 class SolveRequest(NamedTuple):
-    """A position to solve and its rules. The game is not over in this position."""
+    """A position to solve and its rules. The board has no finished line."""
 
     position: PackedPosition
     rules: Rules
@@ -80,7 +80,8 @@ _load_rules = functools.cache(load_rules)
 def parse_solve_request(text: str) -> SolveRequest:
     """Parse a position in text form.
 
-    Raises ``RequestError``, which names the invalid field, if the text is no position or the game is over there.
+    Raises ``RequestError``, which names the invalid field, if the text is not a valid position under its rules, or if a
+    line is finished, so that the game is over.
     """
     position, name = parse_position(text)
     rules = _load_rules(name)
@@ -150,7 +151,7 @@ def run_search(solvers: Solvers, work: Callable[[], ResultT], on_wait: Callable[
 
 
 def solve(request: SolveRequest, options: SolveOptions, solvers: Solvers) -> Solution:
-    """Solve a position; return its value and the parts that ``options`` selects, with the best turn first."""
+    """Solve a position; return its value and the parts that ``options`` selects. Turns are sorted, the best first."""
     solution = solvers.get_solver_of_thread(request.rules).solve(request.position, options.turns, options.distance)
     return solution._replace(turns=tuple(sorted(solution.turns, key=turn_sort_key)))
 
@@ -241,7 +242,8 @@ def find_whole_game_rules_name(position: str | None, file: Path | None, game: bo
 def output_position_solution(text: str, options: SolveOptions, megabytes: float, json_file: Path | None) -> None:
     """Print the value of a position and of its turns, or write them as JSON if ``json_file`` is given.
 
-    Raises ``RequestError`` if the text is no position or the game is over there.
+    Raises ``RequestError`` if the text is not a valid position under its rules, or if a line is finished, so that the
+    game is over.
     """
     request = parse_solve_request(text)
     check_solver_memory(megabytes)

@@ -76,9 +76,9 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
 def verify_and_print_tablebases(file: Path | None, sample: int, megabytes: float) -> int:
     """Check a tablebase, or all tablebases if ``file`` is None, and print the problems; return the exit code.
 
-    The exit code is 1 if there are problems, otherwise 0. For each tablebase, ``sample`` of its boards with the most
-    pieces are drawn at random and solved again, with a table of ``megabytes`` MiB. Raises ``RequestError`` if the file
-    does not exist.
+    The exit code is 1 if there are problems, otherwise 0. In each tablebase, ``sample`` boards are drawn at random from
+    those with the most pieces. They are solved again by a search that uses a table of ``megabytes`` MiB. Raises
+    ``RequestError`` if the file does not exist.
     """
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")

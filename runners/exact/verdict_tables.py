@@ -86,7 +86,7 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
 def build_frame_by_kind_and_pieces(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
     """Build a frame with a row for each agent, kind of decision, source of positions and number of pieces.
 
-    Each row also has the agent's results against the oracle, and its speed.
+    Each row also has the agent's speed, and its results against the agent ``oracle``, which plays perfectly.
     """
     return pl.concat(
         verdict.figures.select(
@@ -104,13 +104,17 @@ def build_frame_by_kind_and_pieces(verdicts: Sequence[AgentVerdict]) -> pl.DataF
 
 
 def print_verdicts(judged: Verdicts, wide: bool | None = None) -> None:
-    """Print the tables of ``build_tables``."""
+    """Print the two tables of ``build_tables``.
+
+    If ``wide`` is true, all columns are printed; otherwise those that do not fit the terminal are left out, and a line
+    names them. ``wide`` is None if the command has no option ``--wide``; the line then does not suggest this option.
+    """
     for table in build_tables(judged):
         console.print_tables([console.build_escaped_table(table.columns, table.title)], wide=wide)
 
 
 def build_tables(judged: Verdicts) -> tuple[Table, Table]:
-    """Build a table with a row for each agent, and one of their decisions by number of pieces on the board."""
+    """Build a table with a row for each agent, and a table of all agents' decisions by number of pieces."""
     verdicts, positions = sort_by_regret(judged.verdicts), judged.positions
     turns, placements, gifts = (_select_totals(verdicts, kind) for kind in DECISION_KINDS)
     columns = [
@@ -209,7 +213,7 @@ def render_markdown_leaderboard(judged: Verdicts, options: JudgeOptions, command
 
 
 def compute_knowledge_bytes(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
-    """Return the total size, in bytes, of the policy, tablebase and files by which an agent plays.
+    """Return the total size, in bytes, of the policy, tablebase and files that an agent uses to choose its turns.
 
     The result is None if the agent has none of these.
     """

@@ -136,7 +136,7 @@ class JudgeOptions(NamedTuple):
 
 
 class AgentVerdict(NamedTuple):
-    """The judgement of one agent."""
+    """The judgement of one agent. The verdict of a sequential test (``qarena sprt``) is something else."""
 
     agent: AgentSpec
     figures: pl.DataFrame  # see ``analytics.exact.position_set.summarise_regrets``
@@ -146,12 +146,12 @@ class AgentVerdict(NamedTuple):
 
     @property
     def draw_estimate(self) -> Estimate | None:
-        """The share of drawn games against the oracle, with its interval, or None if no game was played."""
+        """The share of games drawn against ``oracle``, which plays perfectly, with its interval; None without games."""
         return estimate_draw_rate(self.tally) if self.tally.games else None
 
 
 class Verdicts(NamedTuple):
-    """The verdicts on several agents, and the positions in which the agents were judged."""
+    """The judgements of several agents, and the positions in which the agents were judged."""
 
     verdicts: list[AgentVerdict]
     positions: PositionSet
@@ -270,8 +270,8 @@ def judge_agent(
     The same agent, positions and options give the same judgement on any number of threads, except for the measured
     speed. ``progress`` is called with the number of turns taken since the last call.
 
-    Raises ``RequestError`` for an agent that cannot be built or does not play these rules, and ``StuckError`` for an
-    agent whose turns never end.
+    Raises ``RequestError`` if the agent cannot be built or does not play these rules, and ``StuckError`` if too many of
+    the agent's turns are still going on after their time limit.
     """
     collector = TurnCollector(agent, positions.rules, positions.batch, options.seed)
     turns, turns_a_second = collector.collect_turns(options, stop, progress)
@@ -401,7 +401,8 @@ def build_position_frame(archive: ArchiveStore, options: PositionSetOptions) -> 
 def create_position_set(root: PurePath, options: PositionSetOptions, path: Path) -> None:
     """Draw positions at random, solve them, and write them as a position set to ``path``.
 
-    The caller has checked ``path``.
+    An existing file is replaced. Check before the call that ``path`` can be written, because writing comes last, after
+    long work.
     """
     frame = build_position_frame(ArchiveStore.open(root), options)
     content = encode_position_set(

@@ -86,10 +86,10 @@ ORDERED_OPENINGS = pl.Schema(
 def _fill_canonical_board_keys(
     plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries
 ) -> None:
-    """Fill ``keys`` [2, R] with two fields of the canonical position before each of the ``R`` placements.
+    """Fill ``keys`` [2, R] with a key of the position before each of ``R`` placements, equal for symmetric positions.
 
-    Row 0 of ``keys`` has the field ``occupied``, and row 1 has the field ``board``. Where the mover chooses the piece
-    (``mover_chooses``), no piece is in hand before a placement.
+    Row 0 of ``keys`` holds the field ``occupied`` of ``CanonicalTurn``, and row 1 the field ``board``. With
+    ``mover_chooses``, the position has no piece in hand, because the mover chooses the piece only with the placement.
     """
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
@@ -145,8 +145,9 @@ def _gather_openings_and_count_intact_plies(
 ) -> int:
     """Gather the pieces and cells [G, 8] of each game's first plies, and the number of these plies [G].
 
-    Returns how many plies are intact, counted from ply 0 and at most 8. A ply is intact if each of its rows belongs to
-    a game that also has a row in the ply before. ``starts`` [18] holds the row at which each ply begins.
+    Returns how many plies are intact, counted from ply 0 and at most 8. Ply 0 is intact. A later ply is intact if the
+    game of each of its rows also has a row in the previous ply. ``starts`` is a result of
+    ``find_first_row_of_each_ply``.
     """
     game = np.arange(starts[1])  # of each row of the ply
     for ply in range(ORDERED_PLIES):
@@ -194,9 +195,9 @@ def _fill_least_cells(
 def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], words: NDArray[np.int64]) -> None:
     """Fill ``words`` [G] with the least image of each game's pieces [G, 8] under the symmetries of pieces.
 
-    A word has four bits for each ply, the first ply in the highest bits. The image of the first piece is 0. Attributes
-    that the pieces so far do not distinguish form a group of consecutive bits. Within a group, the attributes in which
-    the next piece differs from the first piece get the lowest bits.
+    A word has four bits for each ply, the first ply in the highest bits. The image of the first piece is 0. The search
+    goes ply by ply. Attributes whose bits have been equal in all images so far form a group of consecutive bits. In
+    each group, the attributes in which the next piece differs from the first piece are moved to the lowest bits.
     """
     order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
     begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
@@ -236,7 +237,8 @@ def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], w
 def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collection[str] = ()) -> pl.DataFrame:
     """Replay the plies of one file, and return them with the columns of ``BOARDS`` and the requested ``EXTRA_COLUMNS``.
 
-    Raises ``ValueError`` if the rows do not form games in order.
+    The rows must be sorted by ply, then by game. Raises ``ValueError`` if a game skips a ply, or if a piece or a cell
+    is not from 0 to 15.
     """
     rows, of_plies, rules = len(plies), plies_from_first_rows(plies, len(plies)), record.rules
     boards = replay_boards(find_first_row_of_each_ply(plies), of_plies, PIECES)
@@ -277,10 +279,11 @@ def _compute_tactics(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl
 
 
 def derive_canonical_first_plies(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Derive a row for each game with its first ``ORDERED_PLIES`` plies, in order of play and up to symmetry.
+    """Derive a table with one row per game: its first ``ORDERED_PLIES`` plies, in a form that symmetric games share.
 
-    The table has the schema ``ORDERED_OPENINGS``. Games without plies are left out. Raises ``ValueError`` if the rows
-    do not form games in order.
+    The form is the least image of the plies in their order of play, and the table has the schema ``ORDERED_OPENINGS``.
+    Games without plies are left out. The rows of ``plies`` must be sorted by ply, then by game. Raises ``ValueError``
+    if a game skips one of its first plies, or if a piece or a cell is not from 0 to 15.
     """
     starts = find_first_row_of_each_ply(plies)
     games = int(starts[1])

@@ -82,7 +82,7 @@ DECISIONS_TABLE = RangeTable(
 
 
 def build_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
-    """Build the extent of annotations that a user requested.
+    """Build the extent to which a user wants games to be annotated.
 
     With ``choices``, the choices that keep the value are counted. Decisions on boards with fewer than ``from_pieces``
     pieces are left out; None means the default number for ``rules``.
@@ -103,7 +103,7 @@ def record_annotated_units(archive: ArchiveStore, run_id: str) -> None:
 
 
 def find_first_annotated_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
-    """Find the first ply of each game, [G], whose decisions are annotated to the given extent.
+    """Find, for each game [G], the first ply whose decisions are annotated under the given extent.
 
     Imposed plies are not annotated, because nobody decided them.
     """
@@ -123,7 +123,7 @@ def derive_decisions_sorted_by_ply(
 def derive_decisions_by_ply(
     games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of ``derive_decisions_sorted_by_ply``, with a table for each ply and kind of decision."""
+    """Yield the rows of ``derive_decisions_sorted_by_ply`` as one table for each ply and kind of decision."""
     for ply in range(PIECES):
         for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
             yield pl.DataFrame(_derive_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
@@ -134,7 +134,7 @@ def _derive_columns(
 ) -> dict[str, NDArray[Any]]:
     """Derive the columns, by name, of all decisions of one kind at one ply.
 
-    Games whose ply ``first`` [G] comes later are left out.
+    Games that ended before this ply are left out, and so are games whose first annotated ply, ``first`` [G], is later.
     """
     plies = games.games.plies
     at = np.flatnonzero((plies > ply) & (first <= ply))

@@ -66,9 +66,10 @@ FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
 
 
 def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
-    """Count the first plies of games by pairing, agent, piece and cell, as a table with schema ``FIRST_PLIES``.
+    """Count the first plies of games by pairing, agent, piece and cell, as a table with the schema ``FIRST_PLIES``.
 
-    Seat 1 places at ply 0. In game 0 of a pair, the second agent of the pairing has seat 1.
+    Each ply counts for the agent that placed. At ply 0 this is the agent in seat 1: the second agent of the pairing in
+    game 0 of a pair, and the first agent in game 1.
     """
     outcome = pl.col("outcome")
     columns = {

@@ -85,9 +85,10 @@ def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummar
 
 
 def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:
-    """Index, in this thread, those games of runs that are not yet indexed; return how many games were indexed.
+    """Index, in this thread, the games of the given runs that are not indexed yet.
 
-    The result also has the number of rows derived. Raises the errors of ``list_index_chunks`` and ``index_chunk``.
+    Returns how many games were indexed, and how many rows of positions were derived from them. Raises the errors of
+    ``list_index_chunks`` and ``index_chunk``.
     """
     total = IndexSummary()
     for chunk in list_index_chunks(archive, run_ids, end_ply):

@@ -51,7 +51,7 @@ DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
 
 
 class Plies(NamedTuple):
-    """The ``R`` rows of one or more plies. Within each ply, the rows ascend by game."""
+    """The ``R`` rows of one or more plies. Within each ply, the rows are sorted by game."""
 
     game_id: NDArray[np.int64]  # [R]
     piece: NDArray[np.int8]  # [R]
@@ -116,11 +116,11 @@ class PositionCounts(NamedTuple):
 
 @kernel()
 def _fill_boards_and_count_intact_plies(starts: NDArray[np.int64], plies: Plies, boards: Boards, end_ply: int) -> int:
-    """Fill ``boards`` with the board before each row of the plies before ``end_ply``.
+    """Fill ``boards`` with the board before each placement of the plies up to but not including ``end_ply``.
 
-    The arrays of ``boards`` must be all zeros at first. Returns how many plies are intact, counted from ply 0 and at
-    most ``end_ply``. A ply is intact if each of its rows belongs to a game that also has a row in the ply before.
-    ``starts`` [18] holds the row at which each ply begins.
+    The arrays of ``boards`` must be all zeros at first. Returns how many of these plies are intact, counted from ply 0.
+    Ply 0 is intact. A later ply is intact if the game of each of its rows also has a row in the previous ply.
+    ``starts`` is a result of ``find_first_row_of_each_ply``.
     """
     for ply in range(1, end_ply):
         row = starts[ply]
@@ -137,10 +137,9 @@ def _fill_boards_and_count_intact_plies(starts: NDArray[np.int64], plies: Plies,
 
 
 def replay_boards(starts: NDArray[np.int64], plies: Plies, end_ply: int) -> Boards:
-    """Replay games, and return the board before each row of the plies up to but not including ``end_ply``.
+    """Replay games, and return the board before each placement of the plies up to but not including ``end_ply``.
 
-    ``starts`` [18] holds the row at which each ply begins. Raises ``ValueError`` if the rows do not form games in
-    order.
+    ``starts`` is a result of ``find_first_row_of_each_ply``. Raises ``ValueError`` if a game skips one of these plies.
     """
     rows = len(plies.piece)
     boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
@@ -149,7 +148,10 @@ def replay_boards(starts: NDArray[np.int64], plies: Plies, end_ply: int) -> Boar
 
 
 def check_games_complete(intact_plies: int, ply_count: int) -> None:
-    """Raise ``ValueError`` if a replay found only ``intact_plies`` of its ``ply_count`` plies intact."""
+    """Raise ``ValueError`` unless all ``ply_count`` plies of a replay are intact, that is, no game skips one of them.
+
+    ``intact_plies`` is the number of plies that the replay found intact, counted from ply 0.
+    """
     if intact_plies != ply_count:
         raise ValueError(f"has a row of ply {intact_plies} whose game has none of ply {intact_plies - 1}")
 
@@ -189,9 +191,10 @@ def _fill_sort_keys(
 
 @inline_function
 def _distribute_by_digit(words: NDArray[np.uint64], shift: int, source: SortKeys, target: SortKeys) -> bool:
-    """Copy ``source`` to ``target``, sorted by the digit of ``words`` at bit ``shift``; return True.
+    """Copy ``source`` to ``target``, sorted by one digit of each word; return whether anything was copied.
 
-    If all words have the same digit, nothing is copied, and the result is False.
+    ``words`` is a column of ``source``. A digit has ``DIGIT_BITS`` bits and begins at bit ``shift``. Keys with equal
+    digits keep their order. If all words have the same digit, nothing is copied.
     """
     counts = np.zeros(BUCKETS, np.int64)
     mask = uint64(BUCKETS - 1)
@@ -264,10 +267,10 @@ def _count_equal_keys_into_rows(
 def derive_positions(
     plies: pl.DataFrame, rules: Rules, imposed_plies: int, of_plies: range = range(PIECES)
 ) -> pl.DataFrame:
-    """Count how often each turn was taken in each position at the plies ``of_plies``, as a table ``POSITIONS``.
+    """Count how often each turn was taken in each position at ``of_plies``, as a table with the schema ``POSITIONS``.
 
-    ``plies`` is the stored table of one file, and ``imposed_plies`` the number of imposed plies of its games. Raises
-    ``ValueError`` if the rows do not form games in order.
+    ``plies`` is the stored table of one file, sorted by ply, then by game. ``imposed_plies`` is the number of imposed
+    plies of its games. Raises ``ValueError`` if a game skips a ply, or if a piece or a cell is not from 0 to 15.
     """
     tables, begins = build_symmetries(rules), find_first_row_of_each_ply(plies)
     starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
@@ -288,9 +291,10 @@ def derive_positions(
 
 
 def find_first_row_of_each_ply(plies: pl.DataFrame) -> NDArray[np.int64]:
-    """Find the row at which each ply begins in the stored table of one file, [18].
+    """Find the row at which each ply begins in the stored table of one file.
 
-    The entries for plies 16 and 17, which do not exist, are the number of rows.
+    The result is an array [18]. Plies 16 and 17 do not exist; their entries are the number of rows, so that code that
+    reads the ply after ply 15 finds no rows.
     """
     return np.searchsorted(plies["ply"].to_numpy(), np.arange(PIECES + 2, dtype=np.int8))
 
@@ -340,9 +344,10 @@ def _compute_canonical_boards_and_turns(
 def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame:
     """List all turns in a position with their canonical forms.
 
-    If no piece is in hand, the turns with each possible gift in hand are listed, except where the mover chooses the
-    piece. The columns are ``own_hand``, ``own_cell`` and ``own_piece`` (NONE: no gift), by which the rows ascend, and
-    the fields of ``CanonicalTurn``.
+    If no piece is in hand, turns are listed for each piece that could be in hand. But if the mover chooses the piece,
+    the hand stays empty, and ``own_piece`` is the piece that is placed. Otherwise ``own_piece`` is the gift, NONE for
+    no gift. The rows are sorted by ``own_hand``, ``own_cell`` and ``own_piece``. The other columns are the fields of
+    ``CanonicalTurn``.
     """
     every = [piece for piece in range(PIECES) if position.available >> piece & 1]
     cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]

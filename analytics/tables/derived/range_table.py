@@ -33,7 +33,11 @@ RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # (source r
 
 @dataclass(frozen=True, eq=False)
 class RangeTable:
-    """The definition of a table that has one file for each range of units."""
+    """The definition of a table that has one file for each range of units.
+
+    The name of a file may have an extent, which says how much was derived from the games: for example, up to which ply.
+    A file that replaces files of smaller ranges is their parent, and they are its children.
+    """
 
     name: str  # also the name of the folder with its files
     schema: pl.Schema
@@ -51,7 +55,7 @@ class RangeTable:
     encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
-        """Return whether ``extent`` may stand in the name of a file of this table."""
+        """Return whether ``extent`` is a valid extent in the name of a file of this table."""
         return re.fullmatch(self.extents, extent) is not None
 
     @property
@@ -80,14 +84,18 @@ class RangeTable:
         return write_table(archive, run_id, self.name, games, content, extent)
 
     def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
-        """Merge the rows of child files into the rows of their parent file, which covers ``units`` units.
+        """Merge the rows of child files, which hold neighbouring ranges, into the rows of one parent file.
 
-        The rows of each child are passed as an iterator over parts, and the merged rows are yielded in parts.
+        ``units`` is the number of units of the parent. The rows of each child are passed as an iterator over parts, and
+        the merged rows are yielded in parts.
         """
         return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
 
     def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
-        """Build the content of a parent file for the range of units ``span`` from the rows of its child files."""
+        """Build the content of the file for the range of units ``span``, which replaces files of smaller ranges.
+
+        ``children`` holds the rows of each of these files, in parts.
+        """
         rows = self.merge_child_rows(children, span[1] - span[0])
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
@@ -101,8 +109,8 @@ def list_extents_greatest_first(archive: ArchiveStore, run_id: str, table: Range
 def select_ranges_with_most_units(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
-    These are the files whose extent is at least a certain extent. That extent is chosen so that the files hold as many
-    units as possible; among equally good extents, it is the greatest.
+    An extent is chosen, and the files with this extent or a greater one are used. The chosen extent is the one for
+    which these files hold the most units; if there are several such extents, it is the greatest.
     """
     extents = list_extents_greatest_first(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
@@ -177,9 +185,10 @@ def list_missing_slices(
 ) -> Iterator[FileSlice]:
     """Yield the slices of a range of games for which a table has no file.
 
-    Slices are aligned and have at most ``max_units`` units each. Units in ``existing_files`` are not missing, even if
-    these files do not yet make up the whole range. If no unit is missing, the whole range is yielded, because then some
-    of the files must belong to other games.
+    The number of units in a slice is a power of two, at most ``max_units``, and a slice begins at a multiple of this
+    number; only a slice at the end of the range may have fewer units. Units in ``existing_files`` are not missing, even
+    if these files do not make up the whole range yet. If the files cover all units, the whole range is yielded: the
+    function is called only for ranges without valid files, so some of the files must belong to other games.
     """
     gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games

@@ -65,7 +65,7 @@ def merge_archives(
     options: MergeOptions,
     progress: Callable[[int], None] = lambda _games: None,
 ) -> MergeSummary:
-    """Add to ``target`` everything that ``sources`` have and it lacks, and return the counts of what was added.
+    """Add to ``target`` everything in ``sources`` that ``target`` lacks, and return the counts of what was added.
 
     After each file, ``progress`` is called with the number of games in the file. Raises ``RequestError`` if the
     archives conflict, and ``FailureError`` if a file is damaged or cannot be written.
@@ -155,7 +155,7 @@ def _compute_merged_record(target_record: RunRecord, record: RunRecord, target: 
 def _merge_range_and_count_units(
     source: ArchiveStore, target: ArchiveStore, record: RunRecord, stored: StoredRange
 ) -> int:
-    """Add to the target those games of a stored range that it lacks, and return the number of their units.
+    """Add to the target the games of a stored range that the target lacks, and return how many units were added.
 
     If a file partly overlaps a file of the target, it is not copied as a whole, because readers would then have to cut
     one of the two files. Instead, only the units that the target lacks are written.
@@ -304,10 +304,10 @@ def _list_game_conflicts(one: _RunHolder, other: _RunHolder) -> Iterator[str]:
 
 
 def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) -> Iterator[str]:
-    """Yield a sentence for each archive that would add games to a run that other code began.
+    """Yield a sentence for each archive that would add games to a run begun by a different version of the code.
 
-    The archives are considered one after the other, the target first. Each of them would add the games that all
-    archives before it lack.
+    Archives are merged in order, the target first, so each adds the games that all archives before it lack. Versions
+    that are known to play the same games do not conflict.
     """
     before = [holder for holder in holders if holder.archive is target]
     for holder in (holder for holder in holders if holder.archive is not target):
@@ -330,10 +330,10 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
 
 
 def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether ``code`` is a version that played a run, or is known to play the same games as such a version.
+    """Return whether ``code`` is one of the versions that played a run, or plays the same games as one of them.
 
-    ``other`` describes the code of the run. Two versions of the code are known to play the same games if one of them
-    replayed a sample of a run's games with equal results.
+    ``code`` and ``other`` are what two archives record of the run's code; ``other`` names the versions. Two versions
+    are known to play the same games if one of them replayed a sample of a run's games with equal results.
     """
     fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
     return not fingerprints.isdisjoint(
@@ -402,7 +402,10 @@ def list_policies_to_copy(
 
 
 class NameClash(NamedTuple):
-    """A name that two archives use for different policies, with the newest policy of each archive."""
+    """A name that two archives use for different policies.
+
+    Of each archive, it has the newest policy of that name that the other archive lacks.
+    """
 
     name: str
     theirs: PolicyCard  # the newest

@@ -60,7 +60,7 @@ GroupCondition = Callable[[Ranges], bool]  # whether to merge some neighbouring 
 
 
 class CompactionGroup(NamedTuple):
-    """Files of neighbouring ranges that are to be merged into one file."""
+    """Files of neighbouring ranges, the children, that are to be merged into one file, the parent."""
 
     parent: StoredRange
     children: Ranges
@@ -69,10 +69,11 @@ class CompactionGroup(NamedTuple):
 def list_compaction_groups(
     ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield, in order, the groups of at most ``max_files`` files that ``fits`` accepts, preferring the largest parents.
+    """Yield, in order, the groups of files to merge: each has at most ``max_files`` files, and ``fits`` accepts it.
 
-    A parent is the file that replaces a group. It covers an aligned range of units without gaps; only the last parent
-    may end early, at ``end_unit``, the end of the run.
+    The file that replaces a group is its parent. It covers a range without gaps. The number of units in the range is a
+    power of two, and the range begins at a multiple of this number; only the last parent may end early, at
+    ``end_unit``, the end of the run. Where a larger parent is possible, it is preferred to several smaller ones.
     """
     size = 1
     while len(ranges) and size < int(ranges.ends[-1]):
@@ -83,7 +84,10 @@ def list_compaction_groups(
 def _list_groups(
     ranges: Ranges, span: Range, end_unit: int, fits: GroupCondition, max_files: int
 ) -> Iterator[CompactionGroup]:
-    """Yield the compaction groups within ``span``, an aligned range of units."""
+    """Yield the compaction groups within ``span``.
+
+    The number of units in ``span`` is a power of two, and ``span`` begins at a multiple of this number.
+    """
     first, end = span
     inside = ranges.select_overlapping(first, end)
     if len(inside) < 2:
@@ -108,11 +112,12 @@ def compact_tables(
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> int:
-    """Merge files of tables that share the same ranges into parent files, and return the number of parents.
+    """Merge files of neighbouring ranges into larger files, and return how many groups of files were merged.
 
-    The last table determines which ranges exist, because its files are written last. ``progress`` is called with each
-    group whose parent was made, and ``on_wait`` several times per second; an exception in either ends the work. Raises
-    ``FailureError`` if a file is damaged or cannot be written.
+    All of ``tables`` have files for the same ranges, and these are merged alike. The last table determines which ranges
+    exist, because its files are written last. ``progress`` is called with each group that was merged, and ``on_wait``
+    several times per second. An exception that one of these two functions raises ends the work. Raises ``FailureError``
+    if a file is damaged or cannot be written.
     """
     parent_count, most = 0, min(table.max_merged_files for table in tables)
 
@@ -180,7 +185,7 @@ def encode_parent_table(
 
 
 def build_many_similar_files_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
-    """Build the condition by which small files are merged automatically.
+    """Build the condition under which small files are merged automatically.
 
     There must be at least ``siblings`` files, with at most ``most_units`` units in total. If a single file holds more
     than ``1 / LARGE_FILE_SHARE`` of these units, there must be at least twice as many files.

@@ -56,7 +56,7 @@ def remove_old_table_folder(backend: Backend, root: PurePath) -> None:
 
 
 def _copy_missing_table_files(backend: Backend, root: PurePath) -> None:
-    """Copy to the table's new folder those files of the old folder that the new one lacks or has in another size."""
+    """Copy each file of the table's old folder that is missing from the new folder, or has a different size there."""
     present = backend.list_files_below(root / NEW_WORD)
     for path, status in backend.list_files_below(root / OLD_WORD).items():
         target = root / NEW_WORD / path.relative_to(root / OLD_WORD)
@@ -65,7 +65,7 @@ def _copy_missing_table_files(backend: Backend, root: PurePath) -> None:
 
 
 def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the converted values of each job of a sweep whose settings contain ``OLD_WORD``."""
+    """Find the sweeps' jobs whose own settings contain ``OLD_WORD``; yield their paths and their converted values."""
     for path in sorted(backend.list_files_below(root / "sweeps")):
         if path.suffix == ".json":
             values = read_record_and_check_checksum(backend, path)
@@ -97,7 +97,7 @@ def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> d
 
 
 def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the two sets of fields of which a training's id may be the hash.
+    """Yield two sets of fields; a training's id may be the hash of either.
 
     The first set is for a policy that was derived from games, the second for a self-improvement of any length.
     """
@@ -118,7 +118,7 @@ def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_label(kind: str) -> str:
-    """Return the label of a kind with ``NEW_WORD`` for ``OLD_WORD`` if it is ``line_values(method=…)``."""
+    """Replace ``OLD_WORD`` with ``NEW_WORD`` in a label ``line_values(method=…)``; return any other label unchanged."""
     return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
 
 

@@ -222,7 +222,7 @@ class UnneededFile:
     replaced: bool = False  # readers use other files instead; otherwise, a writer that was killed left the file
 
     def is_own_and_old_enough(self, least_age: float) -> bool:
-        """Return whether the file has a name such as the archive gives and is at least ``least_age`` seconds old."""
+        """Return whether the file is named as the archive names files, and is at least ``least_age`` seconds old."""
         return self.ours and self.age_seconds >= least_age
 
 

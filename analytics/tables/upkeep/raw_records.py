@@ -39,5 +39,8 @@ def read_record_and_check_checksum(
 
 
 def write_record_with_checksum(backend: Backend, path: PurePath, values: RecordValues) -> None:
-    """Write a record with ``values`` and their checksum in place of the record at ``path``. Raises ``OSError``."""
+    """Replace the record at ``path`` by a record with ``values`` and their checksum.
+
+    Raises ``OSError`` if the record cannot be written.
+    """
     backend.replace(path, (json.dumps(add_checksum(values), ensure_ascii=False, indent=1) + "\n").encode())

@@ -68,10 +68,11 @@ def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable
 
 
 def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
-    """Extend the sums of fingerprints that reach one end of a file by that file's fingerprint.
+    """Extend all sequences of files that end at one end of a file by this file.
 
-    ``sums`` has a set of sums for each unit. Each sum at unit ``near``, an end of the file, is increased by
-    ``fingerprint`` and added to the sums at unit ``far``, its other end. A set keeps at most ``MAX_SUMS`` sums.
+    ``sums`` holds, for each unit, the sums of the fingerprints of the sequences that end there. Each sum at unit
+    ``near``, one end of the file, is increased by ``fingerprint`` and added to the sums at unit ``far``, its other end.
+    A unit keeps at most ``MAX_SUMS`` sums.
     """
     reached = {(total + fingerprint) % MODULUS for total in sums.get(near, ())}
     far_sums = sums.setdefault(far, set())

@@ -68,7 +68,7 @@ def verify_archive(archive: ArchiveStore, on_games: Callable[[int], None] = lamb
 
 
 def _verify_file_kinds(archive: ArchiveStore) -> Iterator[Problem]:
-    """Yield a problem for each entry that is neither a file nor a folder, or if a folder cannot be listed.
+    """Yield a problem for each entry that is neither a file nor a folder, and a problem if a folder cannot be listed.
 
     If there is such a problem, nothing else is verified.
     """
@@ -170,9 +170,10 @@ def _verify_run(
 def _count_effective_rows(
     rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
-    """Count those of ``rows``, the rows of a file, that readers use.
+    """Count the rows of a file that readers use.
 
-    Readers use the ranges ``effective_ranges``, which are the whole file or slices of it.
+    ``rows`` are all rows of ``file``. Readers use the ranges ``effective_ranges``, which are the whole file or slices
+    of it.
     """
     if [*effective_ranges] == [file]:
         return len(rows)

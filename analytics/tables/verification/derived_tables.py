@@ -206,10 +206,10 @@ def _derive_known_decisions(games: RangeGames, extent: AnnotationExtent, rules: 
 def _pair_stored_with_expected_rows(
     table: DerivedTableFile, expected_frames: Iterable[pl.DataFrame]
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield pairs (stored, expected): each frame of expected rows, with the stored rows that are in its place.
+    """Yield pairs (stored, expected): each expected frame with the stored rows at the same positions.
 
-    If the stored rows end early, the stored frame has fewer rows. A last pair has stored rows that are left over, if
-    any, and an empty frame.
+    If there are too few stored rows, the stored frame has fewer rows than the expected one. In the last pair, the
+    expected frame is empty, and the stored frame has the rows that are left over, if any.
     """
     parts, waiting = table.read_frames(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
     nothing = waiting

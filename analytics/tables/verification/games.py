@@ -94,7 +94,7 @@ def verify_rows(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> 
 
 
 def _verify_ids(files: RangeFiles, game_id: NDArray[np.int64]) -> Iterator[Problem]:
-    """Yield a problem unless the ids ascend and are exactly those of the games of the units in the file's name."""
+    """Yield a problem unless the ids are those of all games of the units in the file's name, in ascending order."""
     record, (first, end) = files.record, files.stored[:2]
     unit = record.unit_line.compute_units(game_id)
     wrong = (unit < first) | (unit >= end) | (game_id >> GAME_BITS >= len(record.pairings)) | (game_id < 0)
@@ -177,7 +177,7 @@ def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) 
 def _verify_shared_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
     """Yield a problem unless games that should share an opening have the same imposed plies.
 
-    An opening is shared by both games of a pair, and by the pairs with the same number in all pairings.
+    Both games of a pair have the same opening, and so have the pairs with the same number, one in each pairing.
     """
     imposed = int(files.record.spec["opening_plies"])
     size = (imposed, len(game_id))

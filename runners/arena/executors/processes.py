@@ -241,7 +241,7 @@ def build_task_data(task: Task[Any, Any] | Worker[Any, Any], base_of_relative_pa
 
     Args:
         task: The task.
-        base_of_relative_paths: The folder to which relative paths refer.
+        base_of_relative_paths: The folder against which relative paths are resolved.
 
     Raises:
         TypeError: ``task`` is a plain function, not a ``Task``, so it cannot be sent to another process.

@@ -283,7 +283,10 @@ def _leave_process_group_and_drop_signals() -> None:
 
 
 def _connect_and_count_cores(address: str) -> int:
-    """Connect to a cluster, or start one, and return its number of cores. Raises ``FailureError`` on failure."""
+    """Connect to a cluster, or start one, and return its number of cores.
+
+    Raises ``FailureError`` if the cluster can be neither reached nor started.
+    """
     import ray
 
     local = {"num_cpus": available_cores(), "include_dashboard": False} if address == LOCAL else {}
