@@ -68,7 +68,7 @@ PROVEN = {
     ),
     **dict.fromkeys(
         (
-            *("runners/authoring/watchdog.py::__getattr__", "runners/hosting/subprocesses.py::_launch"),
+            "runners/hosting/subprocesses.py::_launch",
             *(
                 "runners/hosting/subprocesses.py::start_command",
                 "runners/hosting/subprocesses.py::read_command_output_until_limit",

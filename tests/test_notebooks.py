@@ -47,6 +47,6 @@ def test_the_tour_runs_without_extras(
             statements: list[ast.stmt] = [line for line in cell.body if not isinstance(line, ast.Return)]
             exec(compile(ast.Module(statements, []), "tour.py", "exec"), names)  # noqa: S102
     printed = capsys.readouterr().out
-    for text in ("WinOrFirst", "Ratings in Elo", "identical: ", "Policy q_placement", "mcts(iterations=2)"):
+    for text in ("WinOrFirst", "Ratings in Elo", "identical", "Policy q_placement", "mcts(iterations=2)"):
         assert text in printed
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("multirun")] == []

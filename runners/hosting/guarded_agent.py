@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer, build_player
-from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import (
     Advice,
@@ -90,7 +89,7 @@ class Fault:
     @property
     def description(self) -> str:
         """The fault, the first position in which it occurred, and how often it occurred."""
-        times = "once" if self.count == 1 else format_count_with_noun(self.count, "time")
+        times = "once" if self.count == 1 else f"{self.count:,} times"
         return f"{self}, first in position {self.position}: {times}"
 
 
@@ -349,8 +348,7 @@ class GuardedAgent:
             )
             raise AllForfeitedError(
                 Advice(
-                    f"agent '{self.label}' has forfeited all its first "
-                    f"{format_count_with_noun(self._games, 'game')}: it {faults}",
+                    f"agent '{self.label}' has forfeited all its first {self._games:,} games: it {faults}",
                     "what was played is kept, and --keep-going plays on",
                     "what was played is kept, and keep_going=True plays on",
                     separator="; ",

@@ -306,7 +306,12 @@ def _describe_further_games(outcome: RunOutcome, request: RunRequest) -> list[st
     if games <= requested_games:
         return []
     each = " for each pairing" if len(request.spec.pairings) > 1 else ""
-    return [f"the run had {games:,} games already, and all count: games={request.games}{each} asks for fewer"]
+    return [
+        (
+            f"the run had {format_count_with_noun(games, 'game')} already, and all count: "
+            f"games={request.games}{each} asks for fewer"
+        )
+    ]
 
 
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:

@@ -483,7 +483,7 @@ def test_whether_games_are_indexed_is_said_alike_and_changes_no_answer(tmp_path:
     root = tmp_path / "games"
     write_awkward_archive(root)
     places = Places(root, qarena)
-    words = "are not indexed to ply 6: run 'qarena archive index"
+    words = "are not indexed to ply 6: call runners.index("
     with analytics.open_archive(root) as archive:
         before = archive.openings(by="turn").frame
         with pytest.raises(FailureError, match=re.escape(words)):

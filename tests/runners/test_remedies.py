@@ -56,7 +56,7 @@ CALLS: dict[str, tuple[Callable[[Archive], object], str, str]] = {
     "a sweep": (lambda archive: runners.run("mcts", "random", seed="1,2"), "runners.sweep(…)", "qarena sweep …"),
     "twice": (
         lambda archive: runners.run("random", "dumb", "random"),
-        "agents='[random, …, {agent: random, name: OTHER}]'",
+        "{'agent': 'random', 'name': 'other'}",
         "{agent: …, name: …}",
     ),
     "archive": (lambda archive: open_archive(""), "give the path of a folder, or a URL", "--archive DIR"),

@@ -272,4 +272,4 @@ def test_games_that_are_copies_are_named(archive: ArchiveStore) -> None:
         (note,) = describe_pairings_of_identical_games(opened, [copied.run_id, RUN_ID])
         assert describe_pairings_of_identical_games(opened, [RUN_ID]) == []
     first, second = PAIRINGS[0]
-    assert note.startswith(f"the 10 games of {first} and {second} in run {copied.run_id} repeat two games, ")
+    assert note.startswith(f"10 games of {first} and {second} in run {copied.run_id} repeat two games, ")

@@ -231,7 +231,7 @@ def truncate(folder: Path) -> None:
         (truncate, ".parquet has 40 bytes, its card says"),
         (lambda folder: stored(folder, "table.parquet").unlink(), ".parquet is missing"),
         (lambda folder: forge(folder, "table.parquet", b"PAR1"), "is damaged: "),
-        (with_column("value", [0.5, float("nan"), 1.0]), "column 'value' is nan in row 1 (1 such rows)"),
+        (with_column("value", [0.5, float("nan"), 1.0]), "column 'value' is nan in row 1 (1 such row)"),
         (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
         (with_column("value", [0.5, 0.0, 1.0]), "its values are not those that its card describes"),
         (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),

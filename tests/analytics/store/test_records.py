@@ -177,7 +177,7 @@ def changed(path: tuple[str | int, ...], value: Any, mapping: Any) -> Any:
         (record(), ("code",), None, "code None: expected object, got null"),
         (record(), ("spec", "seed"), 1 << 63, "spec.seed 9223372036854775808: expected int <= 9223372036854775807"),
         (record(), ("spec", "pairings"), [[0, 1], [0, "b"]], "spec.pairings[1][1] 'b': expected int, got str"),
-        (record(), ("spec", "pairings"), [[0, 9]], "spec: a pairing has an index beyond the 3 agents"),
+        (record(), ("spec", "pairings"), [[0, 9]], "spec: a pairing has an index beyond its 3 agents"),
         (record(), ("spec", "agents"), [{}], "spec.agents[0]: object missing required field label"),
         (record(), ("spec", "rules", "squares"), "round", "spec: rules 'classic': squares='round' is not one of"),
         (JOB, ("x - at `$.y.z",), 1, "object contains unknown field x"),

@@ -323,8 +323,8 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     first = ArchiveStore.open(tmp_path).load_run(upgraded_run).code["fingerprint"]
     (note,) = open_experiment(store_at(tmp_path, build_run_request("games=20"))).request.notes
     assert re.fullmatch(
-        rf"run {upgraded_run} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
-        "played again and are the same, so it goes on",
+        rf"run {upgraded_run} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games "
+        "played again gave the same result, so it goes on",
         note,
     )
     assert "same_games" not in ArchiveStore.open(tmp_path).load_run(upgraded_run).code  # nobody has played or shown it

@@ -237,7 +237,7 @@ def test_the_commands_judge_and_show_what_is_given_up(
     assert qarena("annotate", *where).out.startswith("Nothing to judge")
     without = qarena("mistakes", *where)
     assert "? of " in without.out.partition("Worst mistakes")[2]
-    assert "are not counted everywhere ('qarena annotate --choices' does that)\n" in without.err
+    assert f"are not counted everywhere ('qarena annotate --choices --archive {root}' does that)\n" in without.err
     again = qarena("annotate", *where, "--choices", "--memory", "1MiB")
     assert "; --run RUN judges the games of one run" in again.err
     shown = qarena("mistakes", *where)

@@ -98,7 +98,7 @@ def test_columns_copies_of_one_game_and_decisions_under_several_rules_are_explai
     assert below == ["regret", "most regret first, then the easiest; value"]
     alone = qarena("mistakes", "--rules", "own_piece", "--positions", "0", "--archive", str(root))
     assert (alone.err, "│ gift" in alone.out) == ("the table 'By ply' is not printed; --output FILE for all\n", False)
-    copies = "the 40 games of dumb and dumb in run"
+    copies = "40 games of dumb and dumb in run"
     assert copies in qarena("run", "agent@a=dumb", "agent@b=dumb", "games=40").err
     assert copies in qarena("crosstable").err
     qarena("report", "--output", "report.html")

@@ -237,7 +237,7 @@ def ask_for_positions(archive: ArchiveStore) -> str:
 
 def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: ArchiveStore) -> None:
     more(archive, 4)
-    hint = f"run {archive.format_command('archive index')} first (in Python runners.index, then refresh)"
+    hint = f"call runners.index({str(archive.root)!r}), then archive.refresh()"
     assert ask_for_positions(archive) == f"5 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     ranges = [*archive.list_effective_ranges(RUN_ID)]
     for stored in ranges[:3]:

@@ -111,7 +111,7 @@ def is_same(answer: pl.DataFrame | str, before: pl.DataFrame | str) -> bool:
 def names_loss(error: str, file: Path, loss: str) -> bool:
     """Return whether an error names what is lost, or the command that makes it again."""
     if loss == "positions":
-        return "not indexed" in error and "archive index" in error
+        return "not indexed" in error and "runners.index" in error
     return file.parent.name in error
 
 

@@ -344,7 +344,7 @@ def test_generations_are_gone_on_from_after_an_upgrade_that_plays_the_same(
     upgraded = genetic_trainer.train(build_context(tmp_path / "stopped"))
     assert (upgraded.policy, upgraded.run_ids) == (uninterrupted.policy, uninterrupted.run_ids)
     (warning,) = caplog.messages
-    assert warning.endswith("and are the same, so it goes on (said once for all runs of the training)")
+    assert warning.endswith("gave the same result, so it goes on (said once for all runs of the training)")
 
 
 # A stored population

@@ -316,7 +316,7 @@ def test_what_was_learned_is_learned_again_from_a_log_that_is_whole(name: str, o
     assert not same_bytes(differing.to_policy(relearn_knowledge(archive, run_id, differing)), trained.policy)
 
     played = play(root, "games=4").run_id
-    with pytest.raises(RequestError, match=f"no agent learned in run {played}: policies come from the runs of"):
+    with pytest.raises(RequestError, match=f"no agent learned in run {played}: policies come from runs of trainings"):
         relearn_knowledge(archive, played, learner)
     with pytest.raises(RequestError, match="run 'aaaaaaaaaaaa' is not in archive"):
         relearn_knowledge(archive, "aaaaaaaaaaaa", learner)

@@ -237,7 +237,7 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
     (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),
-    (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; valid: .*"),
+    (["kind=gift", "smoothing=2"], r"smoothing=2 is a setting of the kind gift: write kind.smoothing=2"),
     (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
     (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a PolicyKind .*"),
     (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made: smoothing=-1 is below 0: .*"),
@@ -378,7 +378,7 @@ def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(shared_root: Path, ow
     for how, message in {
         "raises": "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16",
         "none": "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy",
-        "unsigned": "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
+        "unsigned": "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimension",
     }.items():
         build_arguments = [
             "kind=counted",
