@@ -74,9 +74,9 @@ DEPTH = 1  # index of the parameter, by a policy
 
 @inline_function
 def finished_line_value(evaluation_mode: int, placements_to_go: int) -> int:
-    """Return what a line is worth to the player who finishes it, by the evaluation ``evaluation_mode``.
+    """Return what a line is worth to the player who finishes it, under ``evaluation_mode``.
 
-    With ``SHARE_EVALUATION`` every line is worth the same. With ``SOONER_WIN_EVALUATION`` it is worth
+    Under ``SHARE_EVALUATION`` every line is worth ``FULL_SHARE``. Under ``SOONER_WIN_EVALUATION`` it is worth
     ``placements_to_go``: the number of placements that the search could still make, including the one that finishes the
     line.
     """
@@ -85,10 +85,11 @@ def finished_line_value(evaluation_mode: int, placements_to_go: int) -> int:
 
 @inline_function
 def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) -> int:
-    """Return what a position at the depth limit is worth to the mover, by the evaluation ``evaluation_mode``.
+    """Return what a position at the depth limit is worth to the mover, under ``evaluation_mode``.
 
-    ``pieces_left`` is the number of pieces that the mover could give, and ``safe_left`` is the number of safe ones
-    among them.
+    Under ``SHARE_EVALUATION`` it is the share of safe pieces, ``safe_left`` of ``pieces_left``, scaled to the range
+    from -``FULL_SHARE`` (none is safe) to ``FULL_SHARE`` (all are safe). ``pieces_left`` counts the pieces that the
+    mover could give. The value is 0 if no piece is left, and always under ``SOONER_WIN_EVALUATION``.
     """
     if evaluation_mode == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
@@ -99,17 +100,17 @@ def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) ->
 def memory_key(position: PackedPosition, depth: int) -> int:
     """Pack the occupied cells, the piece in hand and the depth of a search into 25 bits.
 
-    Together with the lanes of the position, the key identifies a search. The hand must not be empty. The key is never 0
-    once a piece is on the board.
+    The key identifies a search together with ``position.lanes``, which has a mask of cells for each attribute. The hand
+    must not be empty. The key is never 0 once a piece is on the board.
     """
     return position.occupied | (position.hand << 16) | (depth << 20)
 
 
 @inline_function
 def memory_index(lanes: int, key: int) -> int:
-    """Return the index of the memory entry of a position with these lanes and this key.
+    """Return the index, in the search's memory, of the first of the two words of a position's entry.
 
-    An entry has two words. The index is that of its first word.
+    ``lanes`` are those of the position (a mask of cells for each attribute), and ``key`` is its ``memory_key``.
     """
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
@@ -118,8 +119,8 @@ def memory_index(lanes: int, key: int) -> int:
 def one_placement_search_value(position: PackedPosition, evaluation_mode: int, rules: Any) -> int:
     """Search one placement deep, and return what the position is worth to the mover.
 
-    This value is the greatest over all cells and gifts. The piece in hand must not finish a line. ``search_value``
-    calls this function for depth 1 if the evaluation is ``SHARE_EVALUATION``.
+    This value is the greatest over all cells and gifts. The caller must ensure that the piece in hand cannot finish a
+    line. ``search_value`` calls this function for depth 1 under ``SHARE_EVALUATION``.
     """
     best = int64(-UNBOUNDED)
     empty, pieces_left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
@@ -143,8 +144,8 @@ def search_value(
 ) -> int:
     """Search ``depth`` placements deep, and return what the position is worth to the mover.
 
-    The piece in hand must not finish a line. A value that is not between ``alpha`` and ``beta`` is only a bound on the
-    true value (fail-soft).
+    The caller must ensure that the piece in hand cannot finish a line. A value that is not between ``alpha`` and
+    ``beta`` is only a bound on the true value (fail-soft).
     """
     if position.available == 0:
         return int64(0)
@@ -186,7 +187,7 @@ def search_value(
 def gift_value(
     position: PackedPosition, piece: int, depth: int, floor: int, evaluation_mode: int, rules: Any, agent: Any
 ) -> int:
-    """Return what it is worth to the giver to give ``piece``, by a search of the ``depth`` placements that follow.
+    """Return the value of giving ``piece``, to the giver, after a search ``depth`` placements deep.
 
     A value that is not above ``floor`` is only an upper bound.
     """
@@ -249,8 +250,7 @@ def search_valued_gift(position: PackedPosition, depth: int, evaluation_mode: in
 def proven_result_or_zero(valued_turn: int) -> float:
     """Return 1 if a turn is proven to win, -1 if it is proven to lose, and 0 if neither is proven.
 
-    ``valued_turn`` is the turn packed with its value, as ``search_valued_turn`` or ``search_valued_gift`` found it by
-    ``SOONER_WIN_EVALUATION``.
+    ``valued_turn`` is a result of ``search_valued_turn`` or ``search_valued_gift`` with ``SOONER_WIN_EVALUATION``.
     """
     value = valued_turn >> TURN_BITS
     return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
@@ -276,8 +276,9 @@ POLICY_SEARCH_SIGNATURE = types.float64(
 def search_by_policy(position: PackedPosition, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
     """Search ``depth`` placements deep, and return what the position is worth to the mover.
 
-    At the depth limit the value is that of the best turn by the agent's policy. The piece in hand must not finish a
-    line. A value that is not between ``alpha`` and ``beta`` is only a bound on the true value.
+    At the depth limit, a position is worth the learned value of its best turn, which the agent's policy gives. The
+    caller must ensure that the piece in hand cannot finish a line. A value that is not between ``alpha`` and ``beta``
+    is only a bound on the true value.
     """
     if position.available == 0:
         return float64(0.0)
@@ -318,13 +319,14 @@ class AlphaBeta(KernelAgent):
 
     The first turn is the one with the lowest cell, then the lowest gift. ``depth`` counts placements, beginning with
     the player's own; if the player only gives a piece, it counts them from the opponent's placement. An undecided
-    position is worth 0; sooner wins and later losses are better. As its evaluation of a turn the agent reports 1 if
-    the turn is proven to win, -1 if it is proven to lose, and 0 otherwise. Raises ``ValueError`` for a depth that is
-    not from 1 to 16.
+    position is worth 0; sooner wins and later losses are better. As its evaluation of a turn the agent reports 1 if the
+    turn is proven to win, -1 if it is proven to lose, and 0 otherwise. Raises ``ValueError`` for a depth outside 1 to
+    16.
 
     ``value`` is a policy of kind 'line_values', which values the positions at the depth limit and orders the turns
     (``agents/search/policy_values.py``). Positions with ``exact_from`` or more pieces on the board have exact values
-    instead. There the agent plays, of the turns that keep the exact value, the one with the greatest learned value.
+    instead. In those positions the agent plays the turn with the greatest learned value among the turns that keep the
+    exact value.
     """
 
     kernel = alpha_beta_turn

@@ -20,9 +20,9 @@ def dumb_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> in
 class Dumb(KernelAgent):
     """A player that takes the first empty cell and gives the first unused piece.
 
-    It is a player of study A (``lorenzobellino/quarto-player``) and never looks for a win. All players of the study
-    have ``faithful``, which changes nothing here. The study's program differs from its text only in which piece is the
-    first: it takes the first piece of a Python set. The order of that set is not reproduced.
+    It is a player of study A (``lorenzobellino/quarto-player``) and never looks for a win. It has the parameter
+    ``faithful`` only because all players of this study have it: here it changes nothing. The study's program differs
+    from the study's text only in giving the first piece of a Python set, whose order is not reproduced.
     """
 
     kernel = dumb_turn

@@ -39,8 +39,8 @@ def _pack_pieces_by_preferred_values(value_bits: list[int]) -> int:
     """Pack the pieces in study B's order of preference, the n-th piece in the n-th group of four bits.
 
     This order follows from an order of the eight attribute values: ``value_bits`` has, for each value in that order,
-    the bit that it sets in a piece, or 0. The study forms pieces from four of the first four values, then from four of
-    the first five, and so on. With the same number of values, it takes the combinations in lexicographic order.
+    the bit that it sets in a piece, or 0. The study forms pieces by combining four values: first those among the first
+    four values, then those among the first five, and so on up to all eight, each time in lexicographic order.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
@@ -75,8 +75,8 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
     decides.
 
     To be sorted, each value has a key of one byte: 8 * count + its place in the study's order, or 8 * (15 - count) +
-    its place if the commonest value comes first. All eight keys are compared at once with the key of each of the four
-    values. At least one cell must be empty, so that the keys stay below 128.
+    its place if the commonest value comes first. All eight keys are compared at once with the key of each of high,
+    coloured, solid and square. At least one cell must be empty, so that the keys stay below 128.
     """
     total, keys = int64(popcount(occupied)), uint64(0)
     for i in range(ATTRIBUTES):
@@ -125,8 +125,8 @@ def cell_of_nearly_full_or_random_line(occupied: int, emptier_line_probability: 
     """Return the only empty cell of a line that is otherwise full, preferably of a diagonal.
 
     If there is no such line, return a random empty cell of a row or column. With probability
-    ``emptier_line_probability`` this is a line with three or four empty cells, otherwise one with two. If only one of
-    these sorts exists, it is taken.
+    ``emptier_line_probability`` this is a line with three or four empty cells, otherwise one with two. If only lines of
+    the other sort exist, one of them is taken.
     """
     empty = ~occupied & ALL_CELLS
     word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5
@@ -164,10 +164,10 @@ class Ga2(KernelAgent):
 
     Gift: with probability 1 - ``alpha`` a piece whose values are rare on the board, otherwise one whose values are
     common. Cell: the only empty cell of a diagonal or, if there is none, of a row or column. If no line lacks only one
-    cell, the player takes a cell of a row or column. With probability ``beta`` this line has three or four empty cells,
-    otherwise it has two. The player knows only rows, columns and the main diagonals, whatever the rules.
+    cell, the player takes a cell of a row or column that has two empty cells or, with probability ``beta``, three or
+    four. The player knows only rows, columns and the main diagonals, whatever the rules.
 
-    ``agents/ga2.py`` lists the random words of a turn. Raises ``ValueError`` for a gene that is not from 0 to 1.
+    ``agents/ga2.py`` lists the random words of a turn. Raises ``ValueError`` for a gene outside 0 to 1.
     """
 
     kernel = ga2_turn

@@ -86,7 +86,7 @@ def and_columns(cells: int) -> int:
 def least_weight_cell(empty: int, genes: Any, every_second: bool) -> int:
     """Return the empty cell with the least |gamma * G + delta * D + epsilon * E|; the lowest on ties.
 
-    ``Ga5`` explains G, D and E. With ``every_second`` every second empty cell is skipped.
+    ``Ga5`` explains G, D and E. If ``every_second`` is true, only the first, third, fifth … empty cell is considered.
     """
     if empty & (empty - 1) == 0:
         return int64(lowest_bit(empty))

@@ -40,8 +40,9 @@ def threatened_cells(occupied: int, rules: Any) -> int:
 def count_value_choices_forming_piece(piece: int, ranks: int, first_values: int) -> int:
     """Count the ways to choose four of the first ``first_values`` attribute values whose bits add up to ``piece``.
 
-    High, coloured, solid and square each set a bit of a piece; ``ranks`` packs their ranks (``pack_value_ranks``).
-    Their four opposites set no bit, and have the remaining ranks.
+    High, coloured, solid and square each set a bit of a piece; ``ranks`` packs their ranks (``pack_value_ranks``). The
+    other four values (low, uncoloured, hollow and round) set no bit, and have the ranks that ``ranks`` does not
+    contain.
     """
     blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), first_values
     for i in range(ATTRIBUTES):
@@ -92,9 +93,9 @@ def study_search_value(
 ) -> int:
     """Return, as study B's code computes it, what a board without a line is worth to the side that began the search.
 
-    ``GaMinimax`` explains this search. On its boards the same piece may stand twice, because ``hand`` is placed even if
-    it is already on the board. ``available`` is the set of all pieces off the board, including the hand if it is off
-    the board. Infinity is ``UNBOUNDED``.
+    ``GaMinimax`` explains this search. The same piece may stand twice on a board of this search, because ``hand`` is
+    placed even if it is already on the board. ``available`` is the set of all pieces off the board, including the hand
+    if it is off the board. ``UNBOUNDED`` stands for infinity.
     """
     empty = ~position.occupied & ALL_CELLS
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -180,22 +181,22 @@ class GaMinimax(KernelAgent):
     """Study B's ``ga2`` with a search (``quarto_ci_2022_2023``).
 
     Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins. The search is
-    ``depth`` placements deep if fewer than eight cells are empty, and one placement deep before that. If there is no
-    such cell, the cell is chosen as in ``ga2``. Gift: as in ``ga2``, except that the combinations of values are tried
-    in random order; word 4 chooses the first one. If some line lacks only one cell, the agent gives a safe piece, as
-    long as there is one.
+    ``depth`` placements deep if fewer than eight cells are empty, otherwise one placement deep. If there is no such
+    cell, the cell is chosen as in ``ga2``. Gift: as in ``ga2``, except that the combinations of values are tried in
+    random order, which random word 4 of the turn decides. If some line lacks only one cell, the agent gives a safe
+    piece, as long as there is one.
 
     With ``faithful`` the search follows the study's code:
 
     - The reply to a cell places the same piece once more, because no other piece is selected yet.
-    - A line by the agent's first placement is worth 1 + ``depth``. A later line by the agent is worth 1 + the number of
-      placements left, and a line by the opponent is worth -infinity.
+    - A line that the agent's first placement finishes is worth 1 + ``depth``. A line that a later placement of the
+      agent finishes is worth 1 + the number of placements left, and a line that the opponent finishes is worth
+      -infinity.
     - A full board is worth infinity if it is the opponent's turn, and -infinity if it is the agent's.
     - The first of the best cells is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
     As its evaluation of a turn the agent reports what the search proved, as ``alpha_beta`` does. It reports nothing
-    without a search, or with ``faithful``. Raises ``ValueError`` for a gene that is not from 0 to 1, or a depth that is
-    not from 1 to 16.
+    without a search, or with ``faithful``. Raises ``ValueError`` for a gene outside 0 to 1, or a depth outside 1 to 16.
     """
 
     kernel = ga_minimax_turn

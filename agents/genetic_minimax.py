@@ -55,8 +55,8 @@ FRAME_WORDS = 4
 def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
     """Return the five arrays that the search uses, as views of the agent's scratch.
 
-    They are genes [rows, 4 GENE_WORDS] int16, individuals [rows] INDIVIDUAL, order and spare [rows] uint64, and the
-    nodes of the tree [rows * LONGEST_GAME + 1] NODE.
+    They are ``genes`` [rows, 4 * GENE_WORDS] int16, ``individuals`` [rows] of dtype ``INDIVIDUAL``, ``order`` and
+    ``spare`` [rows] uint64, and ``nodes`` [rows * LONGEST_GAME + 1] of dtype ``NODE``, the nodes of the tree.
     """
     words, address = scratch(agent), agent.scratch_address
     genes = numba.carray(array_pointer(address), (rows, 4 * GENE_WORDS), np.int16)
@@ -73,8 +73,9 @@ def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
 def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
     """Return the two arrays that a faithful player uses instead of the tree, as views of the agent's scratch.
 
-    They are ``passing`` [17, rows] int32, the rows of the games that pass through the current node at each depth, and
-    ``frames`` [17, FRAME_WORDS] int64.
+    Both have a row for the current node at each depth. ``passing`` [17, rows] int32 has the rows of the games that pass
+    through the node. ``frames`` [17, FRAME_WORDS] int64 has the number of these games, the number of them that were
+    visited, and the least and greatest value of the node's children.
     """
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
     frames = numba.carray(
@@ -151,8 +152,9 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
     """Merge the games of the first ``size`` individuals in ``order`` into a tree, and set the fitness of each.
 
-    Values go up the tree by minimum and maximum. The fitness of an individual is the depth of the deepest leaf minus
-    the depth of the highest node that the individual's value reaches from its leaf.
+    Values are backed up by minimax. A node keeps an individual's value if it and all nodes from there down to the
+    individual's leaf have this value. The fitness of the individual is the depth of the deepest leaf minus the depth of
+    the highest such node.
     """
     count, deepest = merge_games_into_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
@@ -303,9 +305,9 @@ def sort_by_fitness(individuals: Any, order: Any, spare: Any, size: int) -> None
 
 @inline_function
 def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed: int, index: int) -> int:
-    """Draw ``entrants`` individuals with replacement and return the row of the fittest; the first drawn one on ties.
+    """Draw ``entrants`` individuals with replacement, and return the row of the fittest.
 
-    Each draw takes one random word, from ``index`` on.
+    On ties, the one that was drawn first wins. Each draw takes one random word, from ``index`` on.
     """
     best = int64(order[integer_below(draw(seed, index), size)])
     for k in range(1, entrants):
@@ -319,8 +321,8 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 def sample_kept_move_count(length: int, word: int, faithful: bool) -> int:
     """Sample how many moves at the beginning of a game a mutation keeps; the game has ``length`` moves.
 
-    The number is uniform, by ``word``. The greatest is ``length`` - 1; the least is 0 or, with ``faithful``, half of
-    the moves, rounded down.
+    The number is drawn uniformly with ``word``. The greatest is ``length`` - 1; the least is 0 or, with ``faithful``,
+    half of the moves, rounded down.
     """
     least = length // 2 if faithful else int64(0)
     return least + integer_below(word, length - least)
@@ -368,11 +370,11 @@ class GeneticMinimax(KernelAgent):
     """Study E's ``genetic_minimax``, after Hong, Huang and Lin, "A genetic minimax game-playing strategy" (1998).
 
     An individual is a whole game from the present position to its end, worth 1, 0 or -1 to the player to move. All
-    individuals together form the reservation tree. Values go up this tree by maximum and minimum. The farther up the
-    value of an individual survives, the fitter the individual is. Each generation adds ``offspring`` games to the
+    individuals together form the reservation tree, in which values are backed up by minimax. The farther up the value
+    of an individual survives, the fitter the individual is. Each generation adds ``offspring`` games to the
     ``population`` games. An offspring begins like the winner of a ``tournament``, up to a uniformly drawn point of
-    mutation, and continues at random. Then the fittest ``population`` games are kept; earlier games come first on
-    ties. In the end, the first move of the fittest game is played.
+    mutation, and continues at random. Then the fittest ``population`` games are kept; earlier games come first on ties.
+    In the end, the first move of the fittest game is played.
 
     ``faithful`` follows the study's code:
 
@@ -381,7 +383,8 @@ class GeneticMinimax(KernelAgent):
     - A tournament has 20 entrants unless ``tournament`` is given.
     - At a leaf, all games through the node above the leaf are treated as copies of the first of them, which gets the
       leaf's value. Copies have the least fitness and are often missing from the rest of the tree.
-    - Fitness is counted from the highest node whose value differs from the game's, instead of the lowest such node.
+    - Fitness is measured at the highest node of the game's path whose value differs from the game's. (Without
+      ``faithful`` it is measured just below the lowest such node, because the value does not survive past that node.)
     - The move comes from the fittest game judged won, else the fittest drawn game, else the least fit lost game.
 
     Randomness: words are drawn in order from index 0. The first population takes one word for each move of each game.

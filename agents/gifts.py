@@ -50,8 +50,8 @@ UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy 
 def least_risk_gift(position: PackedPosition, word: int, rules: Any, agent: Any) -> int:
     """Return the gift with the least learned risk of losing, or NONE if no piece is left.
 
-    On ties the pieces are counted upwards from a random piece, with 0 after 15, and the first one is returned. The
-    lowest four bits of ``word`` are the random piece.
+    On ties, the first tied piece at or after a random piece is returned; piece 0 follows piece 15. The lowest four bits
+    of ``word`` are the random piece.
     """
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
@@ -82,8 +82,9 @@ class Gifts(KernelAgent):
     """A player that gives the piece with the least learned risk: the share of games that givers of such a piece lost.
 
     It places on the first cell that wins, otherwise on a random cell. A gift whose features have no row in the policy
-    has the mean risk of all rows; without a policy all risks are equal. The upper half of word 0 of a turn gives the
-    random cell, and its lowest four bits give the piece from which pieces are counted on ties.
+    has the mean risk of all rows; without a policy all risks are equal. On ties, the first tied piece at or after a
+    random piece is given; piece 0 follows piece 15. Word 0 of a turn gives the random cell (its upper half) and the
+    random piece (the lowest four bits of the word).
 
     ``policy`` is of kind 'gift' and has a row for each combination of features: ``pieces``, ``wins``, ``safe`` and
     ``dangers`` (int8, ascending), and ``risk`` (float64, from 0 to 1). ``agents/gifts.py`` explains the features.

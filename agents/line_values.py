@@ -188,7 +188,8 @@ def insert_turn(row: int, value: float, cell: int, gift: int, work: WorkMemory) 
 def all_candidate_cells_and_pieces() -> Any:
     """Return ``ALL_TURNS``, the masks of all cells and of all pieces, as typed integers.
 
-    Given the constants themselves, numba would compile the called kernel a second time.
+    A kernel that is called with the plain constants would be compiled a second time, because numba would give them
+    another type.
     """
     return int64(ALL_CELLS), int64(ALL_PIECES)
 
@@ -208,8 +209,8 @@ def fill_best_safe_turns(
 
     A risk is the weight of winning in a turn's value, see ``allocate_work_memory``. On ties the turn with the lower
     cell comes first, then the one with the lower gift. ``candidates`` are the cells and the gifts to consider, each as
-    16 bits; ``all_candidate_cells_and_pieces`` returns all of them. The piece in ``hand`` must not finish a line. If
-    ``hand`` is NONE, the turns are gifts alone.
+    16 bits; ``all_candidate_cells_and_pieces`` returns all of them. If ``hand`` is NONE, the turns are gifts alone;
+    otherwise the caller must ensure that the piece in hand cannot finish a line.
     """
     last = work.top.shape[1] - 1
     work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
@@ -261,8 +262,9 @@ def count_hidden_units(weights: NDArray[np.int16], features: int) -> int:
 def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
     """Build the table of a policy, with a row for each weight that is not 0, ascending by pieces, feature and part.
 
-    ``stages`` maps a number of pieces to the weights of its stage. Output weights follow the features: the column
-    ``feature`` of an output weight is ``features`` plus its head, and its part is the hidden unit.
+    ``stages`` maps a number of pieces to the weights of its stage. The output weights of a hidden layer follow the
+    weights of the features. For an output weight, ``feature`` is ``features`` plus the number of the output (0: not
+    lost, 1: won), and ``part`` is the number of the hidden unit.
     """
     parts = []
     for pieces in sorted(stages):
@@ -340,7 +342,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 @inline_function
 def expected_result(position: PackedPosition, cell: int, gift: int, weights: Weights, agent: Any) -> float:
-    """Estimate, by the weights, the mover's chance to win after a turn minus the mover's chance to lose."""
+    """Estimate, with ``weights``, the mover's chance of winning after a turn minus the chance of losing."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), allocate_work_memory(np.full(1, 0.5), 1)
     fill_best_safe_turns(
         position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among
@@ -378,13 +380,14 @@ def line_values_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 
 
 class LineValues(KernelAgent):
-    """A player that makes the turn whose afterstate has the greatest value by the weights of a policy.
+    """A player that makes the turn whose afterstate has the greatest value, estimated with the weights of a policy.
 
     It does not search. It finishes a line if it can. Otherwise the value of a turn is (1 - ``risk``) P(not lost) +
     ``risk`` P(won); turns that let the opponent win at once are not considered. On ties it makes the turn with the
-    lowest cell, then the lowest gift. If every turn lets the opponent win at once, and on the last cell, it plays as
-    ``semi_random``. In any other position it plays as ``semi_random`` with probability ``exploration``. Word 0 is for
-    ``semi_random``; word 1 decides whether to explore. As its evaluation of a turn the agent reports P(won) - P(lost).
+    lowest cell, then the lowest gift. It plays as ``semi_random`` if every turn lets the opponent win at once, and also
+    if only one cell is empty. In any other position it plays as ``semi_random`` with probability ``exploration``. Word
+    0 is for ``semi_random``; word 1 decides whether to explore. As its evaluation of a turn the agent reports P(won) -
+    P(lost).
 
     ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Without a policy the agent plays as
     ``semi_random``. Raises ``ValueError`` for any other policy; ``knowledge`` raises it for weights that were learned

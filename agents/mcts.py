@@ -109,9 +109,10 @@ def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_
 def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: float, roots_of_logs: Any) -> None:
     """Add the ``value`` of an iteration to the nodes of the path, as the study's code does.
 
-    ``value`` is the reward of the root's player. The node where selection ended counts twice: once for itself, and once
-    as a child of the node before it. If that node was expanded, its first child, where the path ends, counts once. The
-    root counts only as long as selection ends there. ``roots_of_logs[n]`` is the square root of the logarithm of n.
+    ``value`` is the reward of the root's player. The node where selection ended gets two visits: one for itself, and
+    one as a child of the node before it. If that node was expanded, its first child, where the path ends, gets one
+    visit. The root gets one visit in each iteration whose selection ends at the root, and no other visits.
+    ``roots_of_logs[n]`` is the square root of the logarithm of n.
     """
     nodes, path = tree.nodes, tree.path
     end = depth - 1 if expanded else depth
@@ -242,8 +243,8 @@ class Mcts(KernelAgent):
     An iteration goes down from the present position, each time to the child with the highest UCB1, W/n + c sqrt(ln N /
     n), for the player to move (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006). Unvisited
     children come first, in random order: a random gift with all cells, then another gift. On ties the child that was
-    entered first is chosen. If the last node was visited before, it gets its children and the first of them is entered.
-    One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
+    entered first is chosen. If the last node was visited before, its children are added and the first of them is
+    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
     ``draw_reward`` for both after a draw. The first iteration is a playout from the position itself.
 
     ``final`` says which child of the root is played. With ``visits`` it is the child with the most visits, or of
@@ -269,12 +270,12 @@ class Mcts(KernelAgent):
     loss with 0. The reported visits are those of the turn.
 
     ``value`` is a policy of kind 'line_values'. It replaces playouts and chooses the turns to consider
-    (``agents/search/puct.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead.
-    There the agent plays, of the turns that keep the exact value, the one with the greatest learned value. With a
-    policy the agent reports the mean value of the turn's visits, or the exact value.
+    (``agents/search/puct.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead. In
+    those positions the agent plays the turn with the greatest learned value among the turns that keep the exact value.
+    With a policy the agent reports the mean value of the turn's visits, or the exact value.
 
-    Randomness: words are drawn in order from index 0. Each move of a playout takes one word, and so does each draw of
-    the move with which a node will be expanded next. A gift that is not safe is drawn again.
+    Randomness: words are drawn in order from index 0. Each move of a playout takes one word. Each move by which a node
+    is expanded takes at least one word, because a gift that is not safe is drawn again.
     """
 
     kernel = mcts_turn

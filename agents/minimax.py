@@ -151,12 +151,13 @@ class Minimax(KernelAgent):
     the percentage of safe pieces among those neither on the board nor in hand. A position is worth s if the player is
     to move, 100 - s if the opponent is, and 50 if no piece is left. A full board without a line is valued in the same
     way. A position can therefore be worth 100 without a line, and this player does not always take a win. The opening
-    gift is random, by the lower half of word 0. Visited positions are remembered.
+    gift is drawn with the lower half of random word 0. Visited positions are remembered.
 
-    With ``faithful`` it follows the study's code, which also gives a random piece instead of the one that it found
-    (``agents/minimax.py`` lists the differences). If the code finds no turn, the player takes the first empty cell.
+    With ``faithful`` it follows the study's code, which always gives a random piece instead of the gift that the search
+    found (``agents/minimax.py`` lists the other differences). If the code finds no turn, the player takes the first
+    empty cell.
 
-    Raises ``ValueError`` for a depth that is not from 1 to 16.
+    Raises ``ValueError`` for a depth outside 1 to 16.
     """
 
     kernel = minimax_turn

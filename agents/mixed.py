@@ -105,15 +105,15 @@ class Mixed(KernelAgent):
       together with its gift, unless the turn's value is 0 percent;
     - otherwise the mirror cell of ``rule_based``.
 
-    In the other cases the gift is chosen as by ``rule_based``. Word 0 of a turn gives the opening gift (lower half) or
-    a cell on an empty board.
+    Unless ``minimax`` found the turn, the gift is chosen as ``rule_based`` does. Word 0 of a turn gives the opening
+    gift (lower half) or a cell on an empty board.
 
     With ``faithful`` it follows the study's program: it uses ``minimax`` and ``rule_based`` as they play with
     ``faithful`` and the same ``version``, and the piece in hand counts as unused. By default ``few_unused`` and
     ``depth`` are the numbers in the study's text, or in its program if ``faithful``.
 
-    Raises ``ValueError`` for a number of pieces that is not from 0 to 16, for a depth that is not from 1 to 16, for an
-    unknown version, and for a version without ``faithful``.
+    Raises ``ValueError`` for a number of pieces outside 0 to 16, for a depth outside 1 to 16, for an unknown version,
+    and for a version without ``faithful``.
     """
 
     kernel = mixed_turn

@@ -68,16 +68,16 @@ class MixedRl(Mixed):
     - otherwise the one that ``rl_tabular`` has learned for this board, if any;
     - otherwise the mirror cell of ``rule_based``.
 
-    In the other cases the gift is the one that ``rl_tabular`` has learned, otherwise the mirror piece, or at the
-    opening a random piece.
+    Unless ``minimax`` found the turn, the gift is the one that ``rl_tabular`` has learned. If it has learned none, the
+    gift is the piece that differs most from the piece just placed or, at the opening, a random piece.
 
     With ``faithful`` it follows the study's program: it searches and mirrors as ``mixed`` does with ``faithful``, and
     like ``rl_tabular`` it recognises no board. By default ``few_unused`` and ``depth`` are the numbers in the study's
     text, or in its program if ``faithful``.
 
-    ``policy`` is a policy of ``rl_tabular``. Word 0 of a turn gives the opening gift (lower half) or a cell on an
-    empty board. Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, for a number of pieces that is not
-    from 0 to 16, for a depth that is not from 1 to 16, and for a percentage that is not a whole number from 0 to 100.
+    ``policy`` is a policy of ``rl_tabular``. Word 0 of a turn gives the opening gift (lower half) or a cell on an empty
+    board. Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, for a number of pieces outside 0 to 16, for a
+    depth outside 1 to 16, and for a percentage that is not whole or is outside 0 to 100.
     """
 
     kernel = mixed_rl_turn

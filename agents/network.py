@@ -50,15 +50,14 @@ def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float
 
 
 class Network:
-    """A player that makes the legal turn with the greatest value by a network; on ties the first one.
+    """A player that makes the legal turn to which a network gives the greatest value; on ties the first one.
 
     The network has rectified linear units. The player knows no tactics and need not take a win. Without a policy it
-    makes a random legal turn, from word 0.
+    makes a random legal turn, drawn with random word 0.
 
     ``policy`` is of kind 'network'. Each ``layer`` has a row for every weight, from the input ``row`` to the unit
-    ``column``. The biases are in the row after the last input. The columns are ``layer`` (int8), ``row`` and
-    ``column`` (int16) and ``weight`` (float64), ascending by the first three. Raises ``ValueError`` for any other
-    policy.
+    ``column``. The biases are in the row after the last input. The columns are ``layer`` (int8), ``row`` and ``column``
+    (int16) and ``weight`` (float64), ascending by the first three. Raises ``ValueError`` for any other policy.
     """
 
     choosers = ("opponent",)

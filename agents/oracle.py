@@ -46,13 +46,13 @@ QUICK_RULES = (CLASSIC, TORUS_SQUARE)
 
 @inline_function
 def sample_cell(cells: int, seed: int) -> int:
-    """Return a random cell of ``cells``, by the random word whose index is the number of these cells."""
+    """Return a random cell of ``cells``, drawn with the random word whose index is the count of ``cells``."""
     return random_cell(draw(seed, int64(popcount(cells))), cells)
 
 
 @inline_function
 def sample_piece(pieces: int, seed: int) -> int:
-    """Return a random piece of ``pieces``, by the random word at index ``SECOND`` + the number of pieces."""
+    """Return a random piece of ``pieces``, drawn with the random word at index ``SECOND`` + the count of ``pieces``."""
     return random_piece(draw(seed, SECOND + int64(popcount(pieces))), pieces)
 
 
@@ -318,10 +318,10 @@ class Oracle(KernelAgent):
     that leave the opponent the fewest replies that keep the value, if 8 or more pieces are on the board and the
     position is not won. It chooses at random among the turns that remain.
 
-    ``horizon``: with fewer pieces on the board than this, the agent ``below`` plays, which is ``semi_random`` by
-    default. Under the rules classic and torus_square, None stands for 0, so that play is always exact. Under other
-    rules None stands for 4, or for 5 if the mover chooses the piece, because exact play in earlier positions takes
-    seconds without a tablebase.
+    While fewer than ``horizon`` pieces are on the board, another agent plays: the agent given as ``below``, or
+    ``semi_random`` by default. Under the rules classic and torus_square, a ``horizon`` of None stands for 0, so that
+    play is always exact. Under other rules None stands for 4, or for 5 if the mover chooses the piece, because exact
+    play in earlier positions takes seconds without a tablebase.
 
     ``slip`` is the probability that a turn with 8 or more pieces on the board is a slip: a random turn that gives up
     some of the exact value. A slip neither misses an immediate win nor allows the opponent one. If there is no such

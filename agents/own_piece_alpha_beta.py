@@ -24,7 +24,7 @@ UNBOUNDED = 2 * LINE
 def full_board_value(placements_made: int, faithful: bool) -> int:
     """Return what a placement that fills the board without a line is worth to the player who makes it.
 
-    It is the last of ``placements_made`` placements, counted from the root of the search.
+    ``placements_made`` counts the placements from the root of the search up to and including this one.
     """
     return LINE - placements_made if faithful else 0
 
@@ -99,11 +99,11 @@ def own_piece_alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, a
 class OwnPieceAlphaBeta(KernelAgent):
     """Study D's minimax with alpha-beta (Hernández Jiménez), for rules where the mover chooses the piece.
 
-    It searches on every ply. ``depth`` counts placements, beginning with the player's own. A line by the n-th
-    placement is worth 10 - n to the player who makes it and n - 10 to the other. Anything else is worth 0. The first
-    of the best turns is played; cells are tried column by column, and pieces in ascending order. With ``faithful``, as
-    in the study's code, a full board without a line counts as a line of the player who filled it. Raises
-    ``ValueError`` for a depth that is not from 1 to 9.
+    It searches on every ply. ``depth`` counts placements, beginning with the player's own. A line finished by the n-th
+    placement of the search is worth 10 - n to the player who makes it and n - 10 to the other. Anything else is worth
+    0. The first of the best turns is played; cells are tried column by column, and pieces in ascending order. With
+    ``faithful``, as in the study's code, a full board without a line counts as a line of the player who filled it.
+    Raises ``ValueError`` for a depth outside 1 to 9.
     """
 
     kernel = own_piece_alpha_beta_turn

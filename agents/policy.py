@@ -135,20 +135,23 @@ def policy_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> 
 
 
 class PolicyAgent(KernelAgent):
-    """A player that plays by the values of afterstates in a policy.
+    """A player that chooses turns by a policy's values of afterstates.
 
     It finishes a line if it can. Otherwise it considers the turns with a known value that do not let the opponent
     finish a line at once. It makes the turn with the greatest value; on ties the one with the lowest cell, then the
     lowest gift. If no such turn is known, or none has a value of at least ``unknown``, it plays as ``fallback``:
-    ``random`` or ``semi_random``. In any other position it plays as ``fallback`` with probability ``exploration``.
-    Word 0 of a turn is for the fallback; word 1 decides whether to explore.
+    ``random`` or ``semi_random``. In any other position it plays as ``fallback`` with probability ``exploration``. Word
+    0 of a turn is for the fallback; word 1 decides whether to explore.
 
     ``policy`` is of kind 'mc_afterstate' (values in its column ``mean``), 'q_table' or 'fitted_q' (values in
     ``value``). It has a row for each afterstate, ascending by ``lanes`` (int64) and ``occupied`` (int32) of the
-    afterstate's canonical form, in which piece 0 is in hand. Without a policy no value is known.
-    ``runners/config/agent_policies.py`` gives a policy of another kind to the player of that kind, together with the
-    parameters that the player has, such as ``risk``. Raises ``ValueError`` for any other policy and for a fallback
-    that does not exist; ``knowledge`` raises it for a policy that was learned under rules with other symmetries.
+    afterstate's canonical form, in which piece 0 is in hand. Without a policy no value is known. Raises ``ValueError``
+    for any other policy and for a fallback that does not exist; ``knowledge`` raises it for a policy that was learned
+    under rules with other symmetries.
+
+    A run can nevertheless name a policy of another kind: ``runners/config/agent_policies.py`` then replaces this agent
+    by the default player of that kind. That player takes over the parameters that the user changed, such as ``risk``,
+    as far as it has them.
     """
 
     kernel = policy_turn

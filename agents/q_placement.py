@@ -130,8 +130,8 @@ def find_or_add_row_noting_hand(lanes: int, occupied: int, hand: int, faithful: 
     """Return the index at which the row of a position that the learner meets begins, and add the row if it is new.
 
     With ``faithful``, as in the study's code, the row is cleared if the board was also met with another piece in hand.
-    To notice this, the learner stores the piece with which the board was met, or SEVERAL, in a row of the board without
-    a hand.
+    To notice this, the learner stores the piece with which the board was met, or SEVERAL, in a separate row, whose key
+    is the board with no piece in hand.
     """
     width = row_width(occupied)
     first = find_or_add_nan_row((lanes, occupied, hand), width, words, values)
@@ -178,20 +178,20 @@ def learn_placements_from_first(game: FinishedGame, rules: Any, agent: Any) -> b
 class QPlacement(KernelAgent):
     """Study B's learned player (``quarto_ci_2022_2023``), which chooses cells by Q-values and gifts as ``ga2`` does.
 
-    Cell: in a position (a board and a hand) that was met in training, it is the cell with the greatest value, the
-    first on ties; a cell that was never tried there is worth 0. In any other position the cell is random. The player
-    does not look for a win. Gift: as in ``ga2``, with probability 1 - ``alpha`` it is a piece whose values are rare on
-    the board. (The other gene of ``ga2`` is for cells.)
+    Cell: in a position (a board and a hand) that was met in training, it is the cell with the greatest value, the first
+    on ties; a cell that was never tried there is worth 0. In any other position the cell is random. The player does not
+    look for a win. Gift: as in ``ga2``, with probability 1 - ``alpha`` it is a piece whose values are rare on the
+    board. (The other gene of ``ga2`` is for cells.)
 
-    With ``faithful`` it plays like the study's code: a board that was met is recognised with any piece in hand, and
-    the greatest value is taken over all pieces with which the board was met. On ties the lowest piece comes first,
-    then the lowest cell.
+    With ``faithful`` it plays like the study's code: a board that was met is recognised with any piece in hand, and the
+    greatest value is taken over all pieces with which the board was met. On ties the lowest piece comes first, then the
+    lowest cell.
 
-    ``policy`` is of kind 'q_placement'. It has a row for each cell that was tried in a position, ascending. Its
-    columns are ``lanes`` (int64) and ``occupied`` (int32) for the board, ``hand`` (int8), ``cell`` (int8) and
-    ``value`` (float64). Without a policy, cells are random. The words of a turn are those of the gift
-    (``agents/ga2.py``) and word 5 for a random cell (upper half). Raises ``ValueError`` for any other policy, or a
-    gene that is not from 0 to 1.
+    ``policy`` is of kind 'q_placement'. It has a row for each cell that was tried in a position, with the rows in
+    ascending order. Its columns are ``lanes`` (int64) and ``occupied`` (int32) for the board, ``hand`` (int8), ``cell``
+    (int8) and ``value`` (float64). Without a policy, cells are random. The gift takes the random words that
+    ``agents/ga2.py`` lists; a random cell takes word 5 (its upper half). Raises ``ValueError`` for any other policy, or
+    a gene outside 0 to 1.
     """
 
     kernel = q_placement_turn
@@ -207,23 +207,24 @@ class QPlacement(KernelAgent):
 
 
 class QPlacementLearner(RowLearner):
-    """A learner of the values by which ``QPlacement`` plays. Study B trained it in seat 1 against ``ga2``.
+    """A learner of the values that ``QPlacement`` uses. Study B trained it in seat 1 against ``ga2``.
 
-    It can learn in either seat. With probability ``exploration`` it chooses a cell at random, uniformly among the
-    empty ones. This probability is multiplied by ``decay`` after each game but never falls below ``floor``. Otherwise
-    it chooses the cell with the greatest value in the position, the first on ties; an unknown value counts as 0. Each
-    pair of a position and a cell has a value. The value of a placement moves towards a target, by ``learning_rate`` of
-    the difference. The target is ``discount`` times the greatest value of the learner's next position, with the piece
-    then in hand. For the last placement of a game it is ``reward`` after a win, -``reward`` after a loss, and 0 after
-    a draw.
+    It can learn in either seat. With probability ``exploration`` it chooses a cell at random, uniformly among the empty
+    ones. This probability is multiplied by ``decay`` after each game but never falls below ``floor``. Otherwise it
+    chooses the cell with the greatest value in the position, the first on ties; an unknown value counts as 0. Each pair
+    of a position and a cell has a value. The value of a placement moves towards a target, by ``learning_rate`` of the
+    difference. The target is ``discount`` times the greatest value of the learner's next position, with the piece then
+    in hand. For the last placement of a game it is ``reward`` after a win, -``reward`` after a loss, and 0 after a
+    draw.
 
     With ``faithful`` it learns like the study's code. There the greatest value is taken over the board after the
-    placement, where the opponent is to move and no value is ever stored. Values therefore decay by ``learning_rate``
-    whenever they are met again, and only the last value gets this share of the reward. Whenever a board that was met
-    with more than one piece in hand is met again, the values for the piece in hand are forgotten.
+    placement, where the opponent is to move and no value is ever stored. The target is therefore 0, and each update
+    takes the share ``learning_rate`` off the value. The value of the learner's last placement in a game then changes by
+    ``learning_rate`` times the reward. Whenever a board that was met with more than one piece in hand is met again, the
+    values for the piece in hand are forgotten.
 
     Words of a turn: 0 for the gift; 4 decides whether the cell is random; 5 for a random cell (upper half). Raises
-    ``ValueError`` for a probability that is not from 0 to 1, or a reward that is not finite.
+    ``ValueError`` for a probability outside 0 to 1, or a reward that is not finite.
     """
 
     kernel = q_placement_turn

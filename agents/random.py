@@ -14,13 +14,13 @@ from quarto.rules import NONE
 
 @inline_function
 def random_cell(word: int, cells: int) -> int:
-    """Return a cell drawn uniformly from a non-empty 16-bit mask, by the upper half of a random word."""
+    """Return a cell drawn uniformly from a non-empty 16-bit mask, using the upper half of ``word``."""
     return nth_bit(cells, integer_below(word, popcount(cells)))
 
 
 @inline_function
 def random_piece(word: int, pieces: int) -> int:
-    """Return a piece drawn uniformly from a 16-bit mask, by the lower half of a random word; NONE if there is none."""
+    """Return a piece drawn uniformly from a 16-bit mask, using the lower half of ``word``, or NONE if there is none."""
     return nth_bit(pieces, second_integer_below(word, popcount(pieces))) if pieces != 0 else NONE
 
 

@@ -61,9 +61,9 @@ def sample_initial_values(seed: int) -> NDArray[np.float64]:
 def board_code(lanes: int, occupied: int, longest: Any) -> int:
     """Compute the code of a board: a number of eight digits in base 5.
 
-    A digit is the greatest number of pieces with one attribute value that stand on one line. From the most to the
-    least significant digit, the values are not high, high, not coloured, coloured, and so on to square. ``longest`` is
-    the table that ``pack_most_cells_on_line_by_mask`` returned.
+    A digit is the greatest number of pieces with one attribute value that stand on one line. From the most to the least
+    significant digit, the values are low, high, uncoloured, coloured, hollow, solid, round, square. ``longest`` is the
+    table that ``pack_most_cells_on_line_by_mask`` returned.
     """
     code = int64(0)
     for attribute in range(ATTRIBUTES - 1, -1, -1):
@@ -91,8 +91,8 @@ def best_cell(position: PackedPosition, agent: Any) -> int:
 def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any) -> float:
     """Return what ``piece`` is worth to the opponent who receives it.
 
-    This is the mean of the values of the boards that the opponent can make with it, or the greatest of these values by
-    the gift rule ``min_max``.
+    This is the mean of the values of the boards that the opponent can make with it or, under the gift rule ``min_max``,
+    the greatest of them.
     """
     values, longest, spread_piece = table(agent), keys(agent), piece_to_lanes(piece)
     lanes, occupied = position.lanes, position.occupied
@@ -106,7 +106,7 @@ def mean_or_greatest_gift_value(position: PackedPosition, piece: int, agent: Any
 
 @inline_function
 def least_value_gift_preferring_safe(position: PackedPosition, rules: Any, agent: Any) -> int:
-    """Return the piece that is worth least to the opponent: of the safe pieces or, if none is safe, of all pieces.
+    """Return the safe piece that is worth least to the opponent or, if no piece is safe, the piece that is worth least.
 
     On ties the first piece is returned. The result is NONE if no piece is left.
     """
@@ -166,7 +166,7 @@ def learn_board_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class RlEncoded(KernelAgent):
-    """Study C's player, which plays by learned values of boards.
+    """Study C's player, which uses learned values of boards.
 
     The code of a board has eight digits: for each attribute value, the greatest number of pieces with this value that
     stand on one line of the rules. Cell: the first that wins, otherwise the cell whose board has the greatest value.
@@ -193,19 +193,19 @@ class RlEncoded(KernelAgent):
 
 
 class EncodedLearner(Learner):
-    """A learner of the values by which ``RlEncoded`` plays. Study C trained it against ``semi_random``.
+    """A learner of the values that ``RlEncoded`` uses. Study C trained it against ``semi_random``.
 
     With probability ``exploration`` a cell is random, uniformly among the empty ones; with the same probability, drawn
     separately, a gift is random, uniformly among the pieces left. This probability falls by ``exploration_step`` after
     each game until it is 0. If the cell is random, the learner does not look for a win. After a game it goes through
     the boards that it made, from the last to the first, with a target that begins at 0. For each board, the target
-    grows by the board's reward; the board's value moves towards the target by ``learning_rate`` of the difference;
-    then the target is multiplied by ``discount``. ``rewards`` has four numbers: for the last of these boards if the
-    game was won, lost or drawn, and for all other boards.
+    grows by the board's reward; the board's value moves towards the target by ``learning_rate`` of the difference; then
+    the target is multiplied by ``discount``. ``rewards`` has four numbers: for the last of these boards if the game was
+    won, lost or drawn, and for all other boards.
 
     Words of a turn: 0 for a random cell (upper half) and gift (lower half); 1 decides whether the cell is random; 2
-    decides whether the gift is random. Raises ``ValueError`` for a probability that is not from 0 to 1, for a number
-    that is not finite, and unless there are four rewards.
+    decides whether the gift is random. Raises ``ValueError`` for a probability outside 0 to 1, for a number that is not
+    finite, and if ``rewards`` does not have four numbers.
     """
 
     kernel = rl_encoded_turn

@@ -246,16 +246,16 @@ class RlTabular(KernelAgent):
 
 
 class TabularLearner(RowLearner):
-    """A learner of the counters by which ``RlTabular`` plays. Study A trained it against ``rule_based``.
+    """A learner of the counters that ``RlTabular`` uses. Study A trained it against ``rule_based``.
 
     With probability ``exploration`` a cell is random, uniformly among the empty ones; with the same probability, drawn
     separately, a gift is random, uniformly among the pieces left. This probability falls by ``exploration_step`` after
     each game until it is 0. Only such random actions are counted: after the game, each counter grows by 1 if the game
-    was won, and falls by 1 if it was lost or drawn. (With the study's numbers, therefore, nothing more is learned
-    after 70 games.) Otherwise the learner plays as ``RlTabular`` would with the counters so far.
+    was won, and falls by 1 if it was lost or drawn. (With the study's numbers, therefore, nothing more is learned after
+    70 games.) Otherwise the learner plays as ``RlTabular`` would with the counters so far.
 
     Words of a turn: 0 for a random cell (upper half) and gift (lower half); 1 decides whether the cell is random; 2
-    decides whether the gift is random. Raises ``ValueError`` for a number that is not from 0 to 1.
+    decides whether the gift is random. Raises ``ValueError`` for a number outside 0 to 1.
     """
 
     kernel = rl_tabular_turn

@@ -64,9 +64,10 @@ def remember_piece(cell: int, piece: int, agent: Any) -> None:
 
 @inline_function
 def remember_search_turn_transposed(position: PackedPosition, cell: int, agent: Any) -> None:
-    """Write on the remembered board the placement of a turn that the search found, as the study's program does.
+    """Record, on the board that the player remembers, the placement of a turn that the search found.
 
-    The program exchanges the row and the column of the cell.
+    The player compares this board with the real one in its next turn, as the study's program does. Like the program, it
+    records the placement with the row and the column of the cell exchanged.
     """
     remember_piece(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
 
@@ -161,10 +162,10 @@ def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
 
 @inline_function
 def safe_or_random_opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    """Return the gift before the player's first placement: the first of one or two safe pieces, or a random piece.
+    """Return the opening gift: the first safe piece if one or two pieces are safe, otherwise a random piece.
 
-    The lower half of word 0 gives the random piece. Only after a random piece does the player remember that it gave the
-    first piece.
+    The lower half of word 0 gives the random piece. Only if the piece was random does the player remember that it gave
+    the opening gift.
     """
     gift = first_of_one_or_two_safe_gifts(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
@@ -223,10 +224,10 @@ def rule_based_program_turn(position: PackedPosition, seed: int, rules: Any, age
 class RuleBased(KernelAgent):
     """Study A's ``rule_based`` (``lorenzobellino/quarto-player``).
 
-    Cell: the first that wins, otherwise the point reflection of the opponent's last cell. If that cell is occupied, it
-    is the empty cell that is farthest from the opponent's last cell, the first on ties. On an empty board the cell is
-    random. Gift: the first safe piece if one or two pieces are safe, otherwise the piece that differs in the most
-    attributes from the piece just placed, the first on ties. At the opening the gift is random.
+    Cell: the first that wins, otherwise the point reflection of the opponent's last cell. If the reflection is
+    occupied, the player takes the empty cell that is farthest from the opponent's last cell; on ties the first. On an
+    empty board the cell is random. Gift: the first safe piece if one or two pieces are safe, otherwise the piece that
+    differs in the most attributes from the piece just placed, the first on ties. At the opening the gift is random.
 
     With ``faithful`` it follows the last version of the study's program. With ``version='earlier'`` it follows the
     version with which the study's first results were made. ``agents/rule_based.py`` describes the differences.

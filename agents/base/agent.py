@@ -306,9 +306,9 @@ class BatchAgent(Protocol):
 
         Returns:
             Cells and gifts, each [B] integers. A cell is ignored where no piece is in hand. A gift is ignored where no
-            piece is left, or where the placement wins: -1 stands for no gift. Any other cell or gift must be legal, or
-            the game is forfeited. An ``Evaluation`` of arrays [B] may follow. Under rules where the mover chooses the
-            piece, no piece is ever in hand, and ``gifts`` are the pieces to place on ``cells``.
+            piece is left, or where the placement wins; it may then be -1. A cell or gift that is not ignored must be
+            legal, or the game is forfeited. An ``Evaluation`` of arrays [B] may follow. Under rules where the mover
+            chooses the piece, no piece is ever in hand, and ``gifts`` are the pieces to place on ``cells``.
 
         """
         ...
@@ -344,9 +344,9 @@ class GameAgent(Protocol):
 
         Returns:
             The cell for the piece in hand, and the piece to give. The cell is ignored if no piece is in hand. The gift
-            is ignored if no piece is left, or if the placement wins: -1 stands for no gift. Any other cell or gift
-            must be legal, or the game is forfeited. An ``Evaluation`` may follow. Under rules where the mover chooses
-            the piece, no piece is ever in hand, and the second number is the piece to place on the cell.
+            is ignored if no piece is left, or if the placement wins; it may then be -1. A cell or gift that is not
+            ignored must be legal, or the game is forfeited. An ``Evaluation`` may follow. Under rules where the mover
+            chooses the piece, no piece is ever in hand, and the second number is the piece to place on the cell.
 
         """
         ...
@@ -410,7 +410,8 @@ class AgentLimits:
     def to_dict_without_isolation(self) -> dict[str, Any]:
         """Return the limits that are set and affect games, as JSON values.
 
-        Isolation is left out, because it decides only whether a run survives when the agent dies.
+        ``isolation``, which says whether the agent plays in a process of its own, is left out, because it decides only
+        whether a run survives when the agent crashes.
         """
         limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
         return {key: value for key, value in limits.items() if value is not None}

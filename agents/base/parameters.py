@@ -73,10 +73,10 @@ def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
 
 
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
-    """Return ``version``, or raise ``ValueError`` if a player cannot follow this version of a study's program.
+    """Return ``version``, or raise ``ValueError`` if it does not exist or needs ``faithful``.
 
-    ``valid`` lists the versions of the program, the last one first. Without ``faithful`` only the last version is
-    accepted, because a player that does not follow the program has no versions.
+    ``valid`` lists the versions of a study's program, the newest first. Only a player with ``faithful`` follows the
+    program, so without ``faithful`` only the newest version is accepted.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")

@@ -49,10 +49,10 @@ EVALUATIONS_TYPE = numba.typeof(Evaluations.blank(1))
 def decide_turns(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, seed_offset: int, first_positions: int
 ) -> None:
-    """Take a jitted turn in each of the first ``first_positions`` positions of ``state``.
+    """Call ``turn`` for each of the first ``first_positions`` positions of ``state``.
 
-    The turns are written into ``state.turns``. The seed of a turn is the random stream of the position's game plus
-    ``seed_offset``.
+    The turns are written into ``state.turns``. The seed of a turn is the stream of the position's game (a number, see
+    ``quarto/rng.py``) plus ``seed_offset``.
     """
     batch, remembers = state.batch, agent.memory_size != 0
     for i in range(first_positions):
@@ -72,7 +72,7 @@ def decide_turns(
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all_turns_one_by_one(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
-    """Take a jitted turn in each position of ``state``, as ``decide_turns`` does.
+    """Call ``turn`` for each position of ``state``, as ``decide_turns`` does.
 
     Unlike ``decide_turns``, this function can be called from Python.
     """
@@ -109,7 +109,7 @@ def read_clock_microseconds(clock_id: int, time_buffer: NDArray[np.int64]) -> fl
 def decide_with_evaluations(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, evaluations: Evaluations, clock_id: int
 ) -> None:
-    """Take a jitted turn in each position of ``state``, and write its evaluation and duration into ``evaluations``.
+    """Call ``turn`` for each position of ``state``, and store each turn's evaluation and duration in ``evaluations``.
 
     The turns are the same as those of ``decide_all_turns_one_by_one``. ``clock_id`` is the number of a system clock, as
     ``read_clock_microseconds`` takes it.
@@ -242,7 +242,10 @@ class KernelPlayer(BatchPlayer):
         return player
 
     def __reduce__(self) -> tuple[Callable[..., KernelPlayer], tuple[Any, ...]]:
-        """Pickle the parts of the player, because its record holds addresses that are valid only in this process."""
+        """Pickle the parts from which the player can be rebuilt.
+
+        Its record is left out, because the record holds addresses that are valid only in this process.
+        """
         player_arguments = self._turn_kernel, self._knowledge, self.rules
         return type(self).resume, (player_arguments, self._memories, self._slots, self._arrays["scratch"])
 
@@ -475,7 +478,7 @@ def to_turns(
 ) -> Turns:
     """Build ``Turns`` from the cells and gifts that an agent in Python chose.
 
-    Numbers that are not from -1 to 15 become ``OUT_OF_RANGE``. The original cell and gift of such a turn are stored in
+    Numbers outside -1 to 15 become ``OUT_OF_RANGE``. The original cell and gift of such a turn are stored in
     ``out_of_range_turns_by_seed`` under the seed of the turn, for up to ``MAX_UNUSUAL_TURNS`` turns.
     """
     turns = Turns(
@@ -559,9 +562,10 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
 
 
 def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
-    """Raise ``RequestError`` unless ``choosers`` contains ``rules.chooser``, the player who chooses the pieces.
+    """Raise ``RequestError`` unless an agent can play under ``rules.chooser``, the player who chooses the pieces.
 
-    ``choosers`` are those under which an agent plays; ``label`` names the agent in the message.
+    ``choosers`` are the values of ``Rules.chooser`` under which the agent can play; ``label`` names the agent in the
+    message.
     """
     if rules.chooser not in choosers:
         raise RequestError(
@@ -571,10 +575,10 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def prepare_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """Prepare an agent written in Python for ``rules``, and return it together with them.
+    """Prepare an agent written in Python for ``rules``, and return the agent together with ``rules``.
 
-    To prepare it, its method ``prepare`` is called, if it has one. Raises ``RequestError`` for an agent that has
-    neither ``play`` nor ``choose``; ``label`` names it in the message.
+    The agent's method ``prepare`` is called, if it has one. Raises ``RequestError`` for an agent that has neither
+    ``play`` nor ``choose``; ``label`` names the agent in the message.
     """
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(

@@ -66,7 +66,7 @@ def build_initial_population(genes: NDArray[np.float64], opponent_count: int) ->
 
 
 def individual_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
-    """Return the random stream of each individual in ``numbers`` [n], from which the individual is made."""
+    """Return, for each individual in ``numbers`` [n], the random stream from which it is made."""
     return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
 
 
@@ -74,9 +74,9 @@ def normal_numbers(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Convert each word to a standard normal number, by inversion. The shape stays the same.
 
     The inverse of the distribution function is by Wichura ("The percentage points of the normal distribution", Applied
-    Statistics 37, 1988), as implemented in the standard library. Its argument is the middle of one of 2^52 intervals,
-    so that the result is always finite. It is rounded to twelve decimals, so that it does not depend on the last bit of
-    a machine's logarithm.
+    Statistics 37, 1988), as implemented in the standard library. The argument of the inverse is the middle of one of
+    2^52 intervals, so that the result is always finite. The result is rounded to twelve decimals, so that it does not
+    depend on the last bit of a machine's logarithm.
     """
     inverse = NormalDist().inv_cdf
     middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -180,8 +180,8 @@ class Evolution:
 
         With ``best`` it is the genome of the fittest survivor of the last generation, which may be generation 0. With
         ``mean`` it is the genome with the best mean fitness, the first on ties. The mean is over all individuals with
-        this genome, and over all generations that each of them survived, except generation 0. At least generation 1
-        must therefore have ended.
+        this genome, and over all generations that each of them survived, except generation 0. ``mean`` therefore
+        requires that generation 1 has ended.
         """
         if best_or_mean == "best":
             return tuple(self.population.genes[0].tolist())

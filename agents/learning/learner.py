@@ -54,9 +54,9 @@ def update(function: UpdateKernel) -> UpdateKernel:
 class Learner(KernelAgent):
     """A jitted agent that learns from each game that it plays.
 
-    Its ``kernel`` takes turns by the arrays of ``agent``, and explores as the agent's parameters say. Its ``update``
-    changes these arrays after a game. The parameters include values that change from game to game without being
-    learned, such as the probability of exploring.
+    Its ``kernel`` chooses turns with the arrays of ``agent``, and explores as the agent's parameters say. Its
+    ``update`` changes these arrays after a game. The parameters include values that change from game to game without
+    being learned, such as the probability of exploring.
     """
 
     update: ClassVar[UpdateKernel]

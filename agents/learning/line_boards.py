@@ -59,8 +59,8 @@ def piece_byte(piece: int) -> int:
 def fill_line_states(lanes: int, occupied: int, words: Any, board: Any) -> None:
     """Write the state of each line into ``board``: the number of its pieces, and the attribute values that they share.
 
-    ``lanes`` and ``occupied`` are the position. ``words`` is the table that ``build_feature_words`` builds for the
-    rules.
+    ``lanes`` (a mask of cells for each attribute) and ``occupied`` describe the position. ``words`` is the table that
+    ``build_feature_words`` builds for the rules.
     """
     for line in range(int64(words[LINES])):
         mask = int64(words[MASKS + line])

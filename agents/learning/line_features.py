@@ -432,37 +432,46 @@ def fill_features_returning_count_or_outcome(
     ends, return ``WON_AFTER``, ``DRAWN_AFTER`` or ``LOST_AFTER`` for the giver instead.
 
     ``board`` was filled by ``fill_board_survey``; ``after`` [3, BOARD] is overwritten. ``pieces_left`` are the pieces
-    that are neither on the board nor given. The gift must be safe. A value of an attribute matches the gift if the gift
-    has it, and otherwise opposes it. A piece left is *safe* if it finishes no line on this board. A *danger* is a value
-    with which a piece can finish a line. There are features for:
+    that are neither on the board nor given. The gift must be safe.
+
+    A value of an attribute *matches* the gift if the gift has it, and otherwise *opposes* it. A *danger* is a value
+    with which a piece can finish a line. A piece is *safe* on a board if it finishes no line there. There are features
+    for:
 
     - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces left
       that have one of its shared values;
     - the numbers of dangers, of lines of three and of two pieces that can still be finished, and of cells on which a
-      piece can finish a line, each combined with the number of safe pieces;
+      piece can finish a line, each combined with the number of pieces left that are safe on this board;
     - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either value,
       and of cells on which the opposing value wins;
     - the four attributes together, regardless of order;
     - each empty cell: the number of safe gifts that are left if the opponent places there;
-    - the distribution of these numbers over the cells.
+    - the distribution of the numbers of safe gifts over the cells.
 
-    With ``REPLIES_FROM`` or more pieces on the board there are also features for replies. A reply is the opponent's
-    placement and a safe gift, and a turn is what the giver can do after it, again a placement and a safe gift:
+    With ``REPLIES_FROM`` or more pieces on the board there are also features for replies:
+
+    - A *reply* is the opponent's placement and a gift that is safe after it.
+    - A *turn* is what the giver can do after a reply: again a placement and a gift that is safe after it.
+    - A turn *survives* if the giver will have another turn, whatever the opponent does in between (``line_turns.py``).
+    - A reply is *sharp* if it leaves the giver at most ``SHARP_TURNS`` turns, or if ``pieces_left`` has at most
+      ``DECIDED_PIECES`` pieces. At least two pieces must be left to give after a sharp reply.
+    - A sharp reply is *refuted* if a surviving turn leaves the opponent no turn.
+
+    These features are for:
 
     - each reply: the number of cells that leave the giver one, two or more safe gifts, the number of different pieces
       among these gifts, and whether the reply's gift is safe on this board;
-    - each *sharp* reply, which leaves the giver at most ``SHARP_TURNS`` turns: the number of these turns, how many of
-      them survive (``line_turns.py``), and the least number of turns that a surviving one leaves to the opponent. If
-      this number is 0, the reply is *refuted*;
+    - each sharp reply: the number of turns, the number of turns that survive, and the least number of turns that a
+      surviving turn leaves to the opponent;
     - the least number of turns that a reply leaves, and the number of replies: on each cell, with each gift, and in
       all. After a sharp reply only the turns that survive are counted;
     - the number of refuted replies, and the number of all other replies;
     - each pair of lines that cross in an empty cell: the numbers of their pieces and, for the four attributes
       regardless of order, whether each line has the matching and the opposing value.
 
-    The giver wins if every reply of the opponent is refuted, or if there is no reply, and loses if a reply leaves no
-    turn that survives. If neither is the case and at most ``DECIDED_PIECES`` pieces are left, the game is drawn; all
-    replies are sharp then.
+    The giver wins if every reply is refuted, or if there is no reply. The giver loses if a reply leaves no turn that
+    survives although pieces are left to give. Otherwise the game is drawn if ``pieces_left`` has at most
+    ``DECIDED_PIECES`` pieces.
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:

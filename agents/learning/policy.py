@@ -70,7 +70,8 @@ def _load_checked_column(policy: Policy, name: str, type_: type[Any], first: str
 def compute_checked_board_pieces(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
     """Compute the set of pieces on each board, as 16 bits: [rows] int64.
 
-    Raises ``ValueError`` if ``lanes`` and ``occupied`` are not a valid board in some row.
+    ``lanes`` has a mask of cells for each attribute (``quarto/bits.py``). Raises ``ValueError`` if ``lanes`` and
+    ``occupied`` are not a valid board in some row.
     """
     check_range("occupied", occupied, 0, ALL_CELLS)
     words = lanes.view(np.uint64)
@@ -90,7 +91,10 @@ def _compute_board_pieces(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]
 
 
 def check_range(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
-    """Raise ``ValueError`` with the first value of ``column`` that is not from ``least`` to ``most``, if any."""
+    """Raise ``ValueError`` if any value of ``column`` is outside ``least`` to ``most``.
+
+    The message names the first such value.
+    """
     check_no_wrong_row(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
 
 

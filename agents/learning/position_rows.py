@@ -38,7 +38,8 @@ MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of a
 def position_key(occupied: int, hand: int) -> int:
     """Pack the occupied cells and the piece in hand into the key of a position.
 
-    The key and the lanes together identify the position. ``hand`` is a piece or NONE.
+    The key identifies the position together with its lanes (a mask of cells for each attribute). ``hand`` is a piece or
+    NONE.
     """
     return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
 

@@ -86,7 +86,10 @@ def is_gift_only(position: PackedPosition, rules: Any) -> bool:
 
 @inline_function
 def random_move(position: PackedPosition, word: int, rules: Any) -> int:
-    """Return a move drawn uniformly by one random word: the cell by its upper half, the gift by its lower half."""
+    """Return a move drawn uniformly with one random word.
+
+    The upper half of ``word`` selects the cell, and the lower half the gift.
+    """
     cell = int64(NONE)
     if not is_gift_only(position, rules):
         cell = random_cell(word, ~position.occupied & ALL_CELLS)
@@ -133,8 +136,9 @@ def set_untried_move_returning_next_word(
     """Draw the move with which a node will be expanded next, and return the index of the next unused word.
 
     The move is written into ``node.untried``, or NO_MOVE if no move is left. Moves come gift by gift: a random gift
-    with all cells in random order, then another random gift. No move therefore comes before another because of its
-    number, and few draws reach every cell. A move that ``safe_gifts`` forbids is drawn again.
+    with all cells in random order, then another random gift. The order is random so that low numbers have no advantage,
+    and goes gift by gift so that every cell is tried within few moves. A move that ``safe_gifts`` forbids is drawn
+    again.
     """
     alone, first = is_gift_only(position, rules), node.child_count == 0
     gift, cells, gifts = move_gift(node.untried), int64(node.cells), int64(node.gifts)

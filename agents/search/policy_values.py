@@ -47,7 +47,7 @@ EXACT = 0  # index of the first parameter; those of the search follow
 def find_best_turns(position: PackedPosition, max_turns: int, agent: Any) -> WorkMemory:
     """Return work memory with the best ``max_turns`` safe turns of a position, as ``fill_best_safe_turns`` writes them.
 
-    The piece in hand must not finish a line.
+    The caller must ensure that the piece in hand cannot finish a line.
     """
     words, work = keys(agent)[RECORD_WORDS:], allocate_work_memory(np.full(1, 0.5), max_turns)
     weights, state = unpack_weights(words, table(agent)), (position.lanes, position.occupied, position.available)

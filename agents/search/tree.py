@@ -60,8 +60,9 @@ MIN_BOUND = -(1 << 63)
 class Tree(NamedTuple):
     """The arrays to which a search writes. The root is node 0.
 
-    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N is the number of its parent's visits. A visit
-    therefore changes only the two numbers of the visited node, and no square root is computed for the other nodes.
+    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N is the number of its parent's visits, and ``value``
+    and ``spread`` are the node's entries in ``values`` and ``spreads``. A visit therefore changes these two entries of
+    the visited node only, and no square root is computed for the other nodes.
     """
 
     path: Any  # [PATH_WORDS] uint64: from the root to where an iteration ends
@@ -73,7 +74,7 @@ class Tree(NamedTuple):
 def tree_words(nodes: int) -> int:
     """Return the number of words of scratch that a tree of this many nodes needs.
 
-    Each node needs room twice, because it is first in a list and later in a row.
+    Each node needs space twice: in its parent's list of children, and again in the row into which the list is moved.
     """
     return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
 

@@ -33,7 +33,7 @@ ANY = "any"  # the kind in ``reads`` that stands for all others
 
 @dataclass(frozen=True)
 class PolicyReader:
-    """An agent that can play by policies of certain kinds, which its yaml lists under ``reads``."""
+    """An agent that can use policies of certain kinds, which its yaml lists under ``reads``."""
 
     name: str
     kinds: tuple[str, ...]
@@ -47,7 +47,8 @@ class PolicyReader:
     def is_default(self) -> bool:
         """Whether this agent is the default player for policies of its kinds.
 
-        If so, it also plays the policies of these kinds that are given to the agent whose ``reads`` contains ``any``.
+        If so, it also stands in for the agent that reads any kind (``reads: [any]``) when that agent is given a policy
+        of one of these kinds, unless that agent lists the kind itself.
         """
         return self.settings.get("default_player") is True
 
@@ -74,7 +75,7 @@ def _parse_policy_kinds(name: str, settings: Mapping[str, Any]) -> tuple[str, ..
 
 
 def list_reader_names(kind: str) -> list[str]:
-    """List the names of the agents that can play by policies of this kind, the default player first.
+    """List the names of the agents that can use policies of this kind, the default player first.
 
     The list is empty if no agent names this kind under ``reads``.
     """
@@ -234,7 +235,7 @@ def _check_genome(agent: AgentSpec, default_parameters: Mapping[str, Any], polic
 
 
 def describe_untrained_agents(agents: Iterable[AgentSpec]) -> Iterator[str]:
-    """Yield a note for the user on each agent that can play by a policy but has none."""
+    """Yield a note for the user on each agent that can use a policy but has none."""
     for agent in agents:
         if agent.params.get("policy", "") is None:
             text, trainer = f"{agent.label} has no policy: it plays untrained", _find_trainer(agent)
@@ -307,7 +308,8 @@ class PolicyOriginText(NamedTuple):
 def describe_policy_origin(card: PolicyCard) -> PolicyOriginText:
     """Describe how a policy was made: derived from games, learned by a trainer, or imported from a file.
 
-    If a trainer derived the policy, the text names the trainer and then the kind of policy.
+    If the policy was derived from games as a part of a training, the text names the trainer and then the kind of
+    policy.
     """
     learned = card.learned
     if card.is_imported:

@@ -106,7 +106,7 @@ PreparedRequest = Callable[[], CommandOutcome]  # carries out a checked request
 
 
 def build_one_row_columns(texts: Mapping[str, str]) -> list[ResultColumn]:
-    """Build the columns of a request's outcome that takes one row in the table of a sweep.
+    """Build the columns for a request whose outcome fills one row in the table of a sweep.
 
     ``texts`` maps the heading of each column to the text of its cell.
     """
@@ -250,7 +250,7 @@ class _PlayingProgress:
 
 
 def _list_sweep_row_notes(request: RunRequest, outcome: RunOutcome) -> list[str]:
-    """List notes on the rows of a run in its sweep's table, for example that it omits pairings."""
+    """List notes on a run's rows in the table of its sweep, for example that the table omits some of the pairings."""
     from analytics.questions.strength_tables import MAX_ROWS
 
     games, pairings, notes = request.games, len(outcome.results), list[str]()

@@ -106,10 +106,10 @@ def parse_arguments(
 def _build_agent_overrides(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Build the overrides that choose the agents with these labels.
 
-    They set the list ``agents`` or, if ``overrides`` include keys of ``a`` or ``b``, the groups ``agent@a`` and
-    ``agent@b``.
+    They set the list ``agents``. If ``overrides`` include keys such as ``a.depth`` or ``b.depth``, they set the groups
+    ``agent@a`` and ``agent@b`` instead.
 
-    Raises ``RequestError`` for a key of ``a`` or ``b`` unless there are exactly two agents.
+    Raises ``RequestError`` for such a key unless there are exactly two agents.
     """
     seat_overrides = [override for override in overrides if override.startswith(("a.", "b."))]
     if seat_overrides and len(labels) != 2:
@@ -196,8 +196,8 @@ def check_groups_plugins_and_games(config_name: str, overrides: Sequence[Overrid
     """Check the overrides for wrong groups, options, plugins and numbers of games.
 
     ``config_name`` is the name of the command's yaml, which lists its groups. Raises ``RequestError`` for a group that
-    the command does not have, for an option of a group that is not a name, for a plugin that is not installed, and for
-    a number of games written with commas.
+    the command does not have, for a group whose chosen option is not a name, for a plugin that is not installed, and
+    for a number of games written with commas.
     """
     groups = [
         key.name

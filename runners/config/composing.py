@@ -91,9 +91,9 @@ class FirstJob(NamedTuple):
 def compose_first_job(config: str, overrides: Sequence[str], multirun: bool) -> FirstJob:
     """Compose the configuration of a single request, or of the first job of a sweep.
 
-    A setting with several values gets the first of them. ``multirun`` says that the command is a sweep. It is also one
-    if a yaml sets ``hydra.mode`` to MULTIRUN. Raises ``RequestError`` if a setting has several values although the
-    command is not a sweep.
+    A setting with several values gets the first of them. ``multirun`` says that the command is a sweep. The command is
+    also a sweep if a yaml sets ``hydra.mode`` to MULTIRUN. Raises ``RequestError`` if a setting has several values
+    although the command is not a sweep.
     """
     cfg = None if multirun else _compose_single_values(config, overrides)
     if cfg is not None and cfg.hydra.mode != RunMode.MULTIRUN:

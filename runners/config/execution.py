@@ -54,8 +54,9 @@ def run_hydra_command(
 ) -> int:
     """Let Hydra carry out a command, and return the exit code.
 
-    With ``help`` the help page of the command is printed instead. With ``config_to_print`` it is the part of the
-    configuration that this names, see ``format_config``. Raises ``ArenaError`` with a one-line message for any error.
+    With ``help`` the help page of the command is printed instead. With ``config_to_print`` the part of the
+    configuration that it names is printed instead (see ``format_config``). Raises ``ArenaError`` with a one-line
+    message for any error.
     """
     command = context.command_path.partition(" ")[2]
     multirun = multirun or command == "sweep"

@@ -168,7 +168,7 @@ class Regret(Objective):
         self.from_pieces, self.seconds = from_pieces, seconds
 
     def _find_min_pieces(self, rules: Rules) -> int:
-        """Return how many pieces must at least be on the board for a decision to be judged."""
+        """Return the minimum number of pieces on the board for a decision to be judged."""
         from analytics.tables.derived.decisions import DEFAULT_FROM_PIECES_MOVER
 
         if self.from_pieces is not None:
@@ -222,7 +222,7 @@ class Regret(Objective):
         """Build a function that raises ``error`` when it is called more than ``seconds`` from now.
 
         ``seconds`` is the limit of the objective. The function is called repeatedly while games are judged. ``subject``
-        names in the message what took so long.
+        says, in the error message, what took so long.
         """
         end = time.monotonic() + self.seconds
 

@@ -9,7 +9,10 @@ from quarto.sources import project_root
 
 
 def is_training_experiment_chosen(arguments: Sequence[str]) -> bool:
-    """Return whether the arguments choose an experiment that is a training. If so, ``run`` and ``sweep`` train."""
+    """Return whether the arguments choose an experiment that trains a policy.
+
+    If so, the commands ``run`` and ``sweep`` carry out a training instead of a match.
+    """
     experiment_names = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
     recipe = (
         project_root() / "conf" / "experiment" / f"{Path(experiment_names[-1]).name}.yaml" if experiment_names else None

@@ -178,9 +178,9 @@ def load_executor(name: str, ray_address: str | None) -> Executor:
 
 
 def name_rules_by_changed_keys(rules: Rules, preset: str) -> Rules:
-    """Return ``rules`` with a name that tells how they differ from the rules ``preset``: its name and the changed keys.
+    """Return ``rules``, renamed to the name of ``preset`` followed by the keys that were changed.
 
-    Rules that the user has named keep their name.
+    The new name is, for example, ``classic(squares=wrapped)``. Rules that the user has named keep their name.
     """
     keys, preset_keys = asdict(rules), asdict(load_rules(preset))
     if rules.name != preset_keys["name"]:

@@ -169,7 +169,10 @@ class Sweep:
         return [*notes, *failures]
 
     def describe_best_of_study(self) -> str:
-        """Describe the best settings of a study and their value. Return an empty text if the sweep is not a study."""
+        """Describe the best settings that an Optuna study found, and their value.
+
+        Return an empty text if the sweep does not use Optuna, or if Optuna has written no result.
+        """
         if not (self.study_target and (self.folder / STUDY_RESULT_FILE).exists()):
             return ""
         best = OmegaConf.load(self.folder / STUDY_RESULT_FILE)

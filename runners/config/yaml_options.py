@@ -230,8 +230,9 @@ def _list_sources() -> list[ConfigSource]:
 def to_plain_dict(node: Container, resolve: bool = True) -> dict[str, Any]:
     """Convert a mapping node to plain values.
 
-    The dotted paths of shipped classes are replaced by their identities, and their keys ``id`` are left out. If
-    ``resolve`` is true, interpolations are replaced by the values to which they refer.
+    Where a node names a shipped class, the dotted path of the class is replaced by the class's identity (see
+    ``runners/arena/identities.py``), and the key ``id`` is left out. If ``resolve`` is true, interpolations are
+    replaced by the values to which they refer.
     """
     values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
     return dict(to_identities_without_id_keys(values))

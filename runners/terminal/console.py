@@ -78,7 +78,7 @@ def find_program() -> str:
 
 
 def format_games_time_and_speed(games: int, seconds: float) -> str:
-    """Format a line with the number of games played, the seconds that they took, and the games a second."""
+    """Format a line with the number of games played, the seconds that they took, and the number of games per second."""
     pace = format_count_per_second(games, seconds)
     return f"{format_count_with_noun(games, 'game')} in {seconds:.1f} s, {pace} games a second with every ply on disk"
 
@@ -161,7 +161,10 @@ class ProgressBar:
     """A progress bar with the number of finished units of work. All methods may be called from any thread."""
 
     def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str) -> None:
-        """Add a task to ``bar`` that ``start`` will show; ``is_shown`` says whether the bar is on a terminal."""
+        """Add a task to ``bar``, hidden until ``start`` is called.
+
+        ``is_shown`` says whether the bar is on a terminal.
+        """
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
         self._task = bar.add_task(description, total=None, visible=False)
@@ -234,8 +237,8 @@ class ProgressBar:
 def show_progress_bar_or_notes(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
     """Show a bar on a terminal or in a notebook; elsewhere print a line of progress every ``NOTE_SECONDS``.
 
-    The bar has the number of finished units, the units a second, and the time left, or the elapsed time if the total is
-    unknown. Nothing is shown if ``visible`` is False.
+    The bar shows the number of finished units, the units per second, and the time left, or the elapsed time if the
+    total is unknown. Nothing is shown if ``visible`` is False.
     """
     terminal = Console(file=sys.stderr)  # the present one, even if sys.stderr is replaced meanwhile
     is_shown = visible and terminal.is_terminal
@@ -262,7 +265,7 @@ def show_progress_bar_or_notes(description: str, unit: str, visible: bool = True
 
 
 class _CountAndSpeedColumn(ProgressColumn):
-    """The column of a progress bar with the finished units, the total if it is known, and the units a second."""
+    """The column of a progress bar with the finished units, the total if it is known, and the units per second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__(Column(no_wrap=True))

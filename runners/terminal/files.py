@@ -35,7 +35,7 @@ def read_file(name: str) -> bytes:
 
 
 def check_output_file(path: Path, force: bool) -> None:
-    """Raise ``RequestError`` if an output file must not be written, or if it is clear beforehand that it cannot be.
+    """Raise ``RequestError`` if an output file must not be written, or if writing it is already known to fail.
 
     The check is meant to come before long work. No command may write an output file inside an archive. An existing file
     may be replaced only with ``force``.
