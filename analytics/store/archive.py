@@ -487,7 +487,10 @@ class ArchiveStore:
 
 
 def _encode_record(record: StoredRecord) -> bytes:
-    """Encode a record as bytes. Raises ``RequestError`` if it could not be read back, because it is invalid or too large."""
+    """Encode a record as bytes.
+
+    Raises ``RequestError`` if the record could not be read back, because it is invalid or too large.
+    """
     try:
         return encode_record(record)
     except RecordError as error:
