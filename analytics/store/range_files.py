@@ -415,7 +415,7 @@ class RunFingerprints:
 def list_contradictions_by_file_of_one(
     one: RunFingerprints, other: RunFingerprints
 ) -> Iterator[tuple[Range, StoredRange]]:
-    """Yield each range of units for which ``one`` and ``other`` hold different games, and the file of ``one`` with it.
+    """Yield each range of units with different games in ``one`` and ``other``, and the file of ``one`` that holds it.
 
     Raises ``FailureError`` if a file that has to be read is damaged.
     """

@@ -300,7 +300,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 class FileSlice(NamedTuple):
     """A slice of a file of games: the units that readers use from it, or those that a task works on.
 
-    Readers do not use units that they take from another file (see ``select_effective_slices``).
+    Readers use each unit from one file only (see ``select_effective_slices``).
     """
 
     file: StoredRange

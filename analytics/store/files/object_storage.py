@@ -375,7 +375,7 @@ class ObjectBackend(Backend):
         return RequestError(f"archive {root} is not writable: {error}")
 
     def check_conditional_writes(self, root: PurePath) -> None:
-        """Raise ``OSError`` if the store writes an object although the request forbids to replace an existing one.
+        """Raise ``OSError`` if the store replaces an object although the request forbids that.
 
         In such a store, writers could overwrite each other's records.
         """

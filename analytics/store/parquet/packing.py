@@ -145,10 +145,10 @@ def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
 
 @inline_function
 def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
-    """Pack each of ``values`` [R], minus ``least``, with ``width`` bits (1 to 8), and return the end index.
+    """Subtract ``least`` from ``values`` [R], and pack the results with ``width`` bits each (1 to 8).
 
-    The packed bytes are written to ``out``, beginning at index ``at``. There must be room for ``width`` bytes for every
-    eight values, rounded up, and for 8 more bytes.
+    The packed bytes are written to ``out``, beginning at index ``at``; the end index is returned. There must be room
+    for ``width`` bytes for every eight values, rounded up, and for 8 more bytes.
     """
     first = 0
     if width in (1, 2, 4):
