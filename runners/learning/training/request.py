@@ -1,4 +1,4 @@
-"""The request of a training, how its policy is stored, and what is printed about it."""
+"""The request for a training, how its policy is stored, and what is printed about it."""
 
 from __future__ import annotations
 
