@@ -121,8 +121,8 @@ def list_annotation_chunks(
     """Yield chunks of the games that lack the requested annotations.
 
     A chunk has at most ``CHUNK_GAMES`` games, or fewer if there are many ``workers``. ``is_included`` takes a run's id
-    and a range of its games, and returns whether to annotate this range. The extent of a chunk also covers the
-    annotations that are already stored for the games of the chunk.
+    and a range of its games, and returns whether to annotate this range. The extent of a chunk says which annotations
+    to make: those that are requested, and those that are already stored for its games, so that the new file has both.
 
     Raises ``FailureError`` for a run without a record, and ``RequestError`` for a run with another schema version.
     """

@@ -156,7 +156,7 @@ class ReviewSearch:
                 self._better[decision] = kept
 
     def build_review(self) -> GameReview:
-        """Build the review of the decisions that were judged so far."""
+        """Build the review of the decisions that have been judged so far."""
         decisions = self._list_decisions()
         kinds = 1 if self._rules.mover_chooses else 2
         unjudged = kinds * (self._first - min(self._opening, len(self._plies)))

@@ -291,8 +291,8 @@ def sample_new_positions_by_source(
     """Sample at most ``max_positions`` positions from each source; return each source's name with its positions.
 
     The sources are random positions without a finished line, and the positions of the logged ``games``. Each position
-    has ``piece_count`` pieces on the board. No two of the returned positions are images of each other, not even across
-    sources.
+    has ``piece_count`` pieces on the board. No two of the returned positions are equivalent under the symmetries of the
+    rules, not even across sources.
     """
     seen: set[tuple[int, int]] = set()
     sources = (

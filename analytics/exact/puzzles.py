@@ -65,7 +65,11 @@ class Puzzle(NamedTuple):
 
     @property
     def difficulty(self) -> float:
-        """The difficulty, from 0 to 1: the mean of the share of failed attempts and of the depth divided by 16."""
+        """The difficulty, from 0 to 1: the mean of ``missed`` and of ``depth`` / 16.
+
+        ``missed`` is the share of failed attempts by a panel of agents. ``depth`` is the number of placements until the
+        win, or until the last of the other turns has lost.
+        """
         return (self.missed + self.depth / CELLS) / 2
 
     @property
@@ -75,7 +79,10 @@ class Puzzle(NamedTuple):
 
 
 class OnlyTurn(NamedTuple):
-    """The only turn in a position that keeps the value, with this value and the depth."""
+    """The only turn in a position that keeps the value, with this value and the depth.
+
+    The depth is the number of placements until the win, or until the last of the other turns has lost.
+    """
 
     cell: int
     gift: int

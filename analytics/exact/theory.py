@@ -163,7 +163,7 @@ def _add_missing_example_of_each_value(
 
 
 class FirstTurns(NamedTuple):
-    """A group of first turns that are images of each other."""
+    """A group of first turns that are equivalent under the symmetries of the rules."""
 
     example: str  # position after one of them, in notation
     turn_count: int

@@ -117,7 +117,7 @@ class ArchiveStore:
     # Tables: which ranges of units readers use, and their files.
 
     def folder(self, table: str, run_id: str) -> PurePath:
-        """Return the folder of a run's files in a table, such as ``games``.
+        """Return the folder that holds a run's files for one table, such as ``games``.
 
         Raises ``ValueError`` for a malformed run id.
         """
@@ -133,9 +133,10 @@ class ArchiveStore:
         return sorted(filter(RUN_ID.fullmatch, run_ids))
 
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
-        """List the files of a run's table, in no particular order, whether or not readers use them.
+        """List all files of a run's table, in no particular order, including files that readers do not use.
 
-        Files whose names do not have the form of a table's file are left out.
+        Readers do not use a file if other files hold all its units, or if it was computed from games that the run does
+        not have. Files whose names do not look like those of a table's files are left out.
         """
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
@@ -150,10 +151,11 @@ class ArchiveStore:
     def list_effective_ranges(
         self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
     ) -> Ranges:
-        """List those ranges of a run's table that readers use, in ascending order.
+        """List the ranges of a run's table that readers use, in ascending order.
 
-        For a derived table, only files with an extent that satisfies ``is_sufficient_extent`` are considered. Raises
-        ``FailureError`` if the ranges cannot be listed.
+        The ranges are disjoint: if several files hold a unit, readers use one of them. Of a derived table (one that is
+        computed from the games), readers use only files that match the run's games and whose extent (how much of the
+        games a file holds) satisfies ``is_sufficient_extent``. Raises ``FailureError`` if the ranges cannot be listed.
         """
         attempts = 1
         while True:
@@ -171,9 +173,10 @@ class ArchiveStore:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """Select those ranges of ``files``, the files of a run's table, that readers use.
+        """From ``files``, all files of a run's table, select the ranges that readers use.
 
-        If the table is derived, only files with one of ``extents`` are considered.
+        ``list_effective_ranges`` says which ranges these are. If the table is computed from the games, only files whose
+        extent is in ``extents`` are considered.
         """
         if table == GAMES_FOLDER:
             return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(files))
@@ -207,11 +210,11 @@ class ArchiveStore:
         return self._slices[run_id, piece]
 
     def resolve_slice_to_file(self, run_id: str, stored: StoredRange) -> StoredRange:
-        """Return the file of games of which ``stored`` is a slice, or ``stored`` itself if it is a whole file."""
+        """Return the file of games from which ``stored`` was cut, or ``stored`` itself if it is a whole file."""
         return self._cut_files.get((run_id, stored), stored)
 
     def list_covered_ranges(self, run_id: str) -> list[Range]:
-        """Return, as the fewest possible ranges, those units of a run that readers use.
+        """Return the units of a run that are stored, merged into as few ranges as possible.
 
         Only the names of the run's files are read.
         """
@@ -378,9 +381,9 @@ class ArchiveStore:
 
         ``change`` gets None if there is no record; if it returns None, the record stays unchanged. Where the file
         system has locks or the object store has conditional writes, no change by another process or thread is lost:
-        that writer waits, or ``change`` is called again with the record that it stored. The number of units in the new
-        record is brought up to date. Raises ``FailureError`` if the record cannot be written or the present one is
-        damaged.
+        either the other writer waits, or ``change`` is called again with the record that the other writer stored. The
+        number of units in the new record is brought up to date. Raises ``FailureError`` if the record cannot be written
+        or the present one is damaged.
         """
 
         def change_content(content: bytes | None) -> bytes | None:
@@ -399,7 +402,8 @@ class ArchiveStore:
     def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
         """Hold, inside the context, the exclusive right to play a run whose games cannot be repeated identically.
 
-        If another process plays the run, wait for this process up to ``patience`` seconds, then raise ``RequestError``.
+        If another process is playing the run, wait up to ``patience`` seconds for that process to finish, then raise
+        ``RequestError``.
         """
         path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
         with ExitStack() as stack:
@@ -483,7 +487,10 @@ class ArchiveStore:
 
 
 def _encode_record(record: StoredRecord) -> bytes:
-    """Encode a record as bytes. Raises ``RequestError`` if the record could not be read back."""
+    """Encode a record as bytes.
+
+    Raises ``RequestError`` if the record could not be read back, because it is invalid or too large.
+    """
     try:
         return encode_record(record)
     except RecordError as error:
@@ -592,10 +599,11 @@ def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
 
 
 def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
-    """List the ranges of units that a run had when its record was written but lacks now, as far as that is known.
+    """List the ranges of units that a run had when its record was written but lacks now.
 
-    ``ranges`` are the run's ranges that readers use now. The list is empty if the run has at least as many units as it
-    had then, because lost units may have been played again.
+    The record has only the number of units. So the gaps in ``ranges``, the ranges that the run has now, count as lost.
+    The list is empty if the run has at least as many units as it had then, because lost units may have been played
+    again.
     """
     if ranges.units >= record.units:
         return []
@@ -614,7 +622,7 @@ def check_nothing_lost(archive: ArchiveStore, run_id: str, record: RunRecord | N
 
 
 def has_requested_units(record: RunRecord, ranges: Ranges) -> bool:
-    """Return whether ``ranges`` hold all units that a run requested.
+    """Return whether ``ranges`` hold all units that the user requested for a run.
 
     The result is always False for imported games, which nobody requested.
     """

@@ -89,7 +89,10 @@ class RangeGames(NamedTuple):
         return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
 
     def select_units(self, line: UnitLine, first: int, end: int) -> RangeGames:
-        """Select the games of the units from ``first`` up to but not including ``end``, as contiguous arrays."""
+        """Select the games of the units from ``first`` up to but not including ``end``, as contiguous arrays.
+
+        ``line`` is the numbering of the run's units.
+        """
         unit = line.compute_units(self.game_id)
         return self.select_rows(np.flatnonzero((first <= unit) & (unit < end))).select_as_contiguous_arrays(slice(None))
 
@@ -125,7 +128,7 @@ class PlyColumns(NamedTuple):
 
 
 class GameRows(NamedTuple):
-    """Rows of the table ``games`` in ascending order of game id, without the columns that follow from the id."""
+    """Rows of the table ``games`` in ascending order of game id, without the columns that are computed from that id."""
 
     game_id: NDArray[np.int64]  # [R]
     winner: NDArray[np.int8]  # [R]
@@ -144,7 +147,7 @@ class GameRows(NamedTuple):
 
 
 class _IdColumns(NamedTuple):
-    """The columns of the table ``games`` that follow from the game ids, with ``R`` rows."""
+    """The columns of the table ``games`` that are computed from the game ids, with ``R`` rows."""
 
     pair_id: NDArray[np.int64]  # [R]
     pairing: NDArray[np.int32]  # [R]
@@ -201,8 +204,9 @@ def encode_game_tables(
     by ``game_id``, the table ``plies`` by ``ply`` and then by ``game_id``. A game that was forfeited before its first
     ply has a row in ``games`` only.
 
-    The tables, which take a few megabytes, are encoded in memory for two reasons: a full disk then raises an
-    ``OSError`` like any other, and checksums are computed from the intended bytes, not from what a disk returns.
+    The tables, which take a few megabytes, are encoded in memory for two reasons: if the disk is full, writing the
+    bytes raises an ordinary ``OSError``, and checksums are computed from the intended bytes, not from what a disk
+    returns.
     """
     games = sum(len(part.game_id) for part in parts)
     room = allocate_buffer(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES_SCHEMA))
@@ -421,9 +425,9 @@ def compute_fingerprint(
 
 @inline_function
 def _pack_plies(games: Games, start: int, size: int, words: NDArray[np.uint64]) -> None:
-    """Pack the plies of ``size`` games from index ``start`` on into ``words`` [2, GAMES_AT_ONCE], one byte a ply.
+    """Pack the plies of ``size`` games, beginning at index ``start``, into ``words`` [2, GAMES_AT_ONCE].
 
-    The unused entries beyond the end of a game are packed too, so the caller has to mask them.
+    Each ply takes one byte. The unused entries beyond the end of a game are packed too, so the caller has to mask them.
     """
     words[:] = 0
     for ply in range(PIECES):

@@ -30,7 +30,7 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
 def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LABEL_CHARACTERS) -> None:
-    """Check the length of a text and how deep its brackets are nested; ``subject`` names the text in messages.
+    """Check the length of a text and how deeply its brackets are nested; ``subject`` names the text in messages.
 
     Raises ``RequestError`` if the text has more than ``max_characters`` characters or more than ``MAX_BRACKETS`` levels
     of brackets.
@@ -65,7 +65,7 @@ def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
 def split_label(text: str, subject: str) -> tuple[str, list[tuple[str, str]]]:
     """Split ``name(parameter=value,…)`` into the name and a list of pairs of texts, ``(parameter, value)``.
 
-    ``subject`` names the setting in messages. Raises ``RequestError`` if the text is not such a label or is too long.
+    ``subject`` names the text in messages. Raises ``RequestError`` if the text is not such a label or is too long.
     """
     check_length_and_depth(subject, text)
     name, opening, rest = text.strip().partition("(")
@@ -161,10 +161,10 @@ def parse_setting_value(subject: str, setting: str) -> Any:
 
 
 def format_quoting_advice(setting: str, in_shell: bool) -> str:
-    """Format advice to write the value of ``key=value`` in double quotes, which a text with ``=`` or a comma needs.
+    """Format the advice to put the value of ``setting``, which is ``key=value``, in double quotes.
 
-    ``in_shell`` tells whether the setting was typed in a shell, where it needs single quotes too; otherwise it is part
-    of a label.
+    A value that contains ``=`` or a comma needs these quotes. ``in_shell`` tells whether the setting was typed in a
+    shell, where it needs single quotes too; otherwise it is part of a label.
     """
     key, _, value = setting.partition("=")
     text = value.replace('"', r"\"")

@@ -350,7 +350,10 @@ def _write_sound_stamps(memory: Path, stamps: dict[str, list[str | int]]) -> Non
 
 @cache
 def _remove_old_stamp_files(folder: Path) -> None:
-    """Remove the cache files of archives that have not changed for a long time. This is done once per process."""
+    """Remove all cache files that have not changed for ``MEMORY_LIFETIME_SECONDS``, of whatever archive.
+
+    This is done once per process.
+    """
     oldest = time.time() - MEMORY_LIFETIME_SECONDS
     for memory in folder.iterdir():
         if memory.stat().st_mtime < oldest:

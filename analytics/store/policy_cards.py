@@ -135,9 +135,10 @@ class PolicyCard(StoredRecord, frozen=True):
 
 
 def compute_policy_id(name: str, knowledge: str) -> str:
-    """Compute a policy's id, 12 hex digits, which depends only on the policy's name and knowledge.
+    """Compute a policy's id, 12 hex digits, which depends only on the policy's name and on ``knowledge``.
 
-    The id depends on the name because two trainings may find the same genome, and each needs a card of its own.
+    ``knowledge`` is the digest of the policy's kind, parameters and columns. The id depends on the name because two
+    trainings may find the same genome, and each needs a card of its own.
     """
     return hashlib.sha256(f"{name} {knowledge}".encode()).hexdigest()[:12]
 

@@ -55,7 +55,7 @@ COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
 @dataclass(frozen=True)
 class PolicyOrigin:
-    """The origin of a policy: everything on its card that does not follow from its knowledge."""
+    """The origin of a policy: everything that is stored with it besides its kind, parameters and columns."""
 
     name: str
     rules: Rules
@@ -264,7 +264,7 @@ class EncodedFile(NamedTuple):
 
 
 def _encode_files(policy: Policy, origin: PolicyOrigin) -> dict[str, EncodedFile]:
-    """Encode the files of a policy, keyed by name. The file with the policy's knowledge comes first."""
+    """Encode the files of a policy, keyed by name. The first file holds the policy itself: its table or its genome."""
     files: dict[str, EncodedFile] = {}
     if policy.kind == GENOME:
         parameters = {name: float(value) for name, value in policy.parameters.items()}

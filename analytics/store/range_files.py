@@ -151,9 +151,10 @@ def _check_units_and_build_range(parts: Sequence[RangeGames], line: UnitLine, sp
 def write_table(
     archive: ArchiveStore, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
-    """Write the file of a table for a range of games, and return the range with the file's checksum and extent.
+    """Write the file of a table for a range of games; return the range with the file's checksum and ``extent``.
 
-    Raises ``FailureError`` if the file cannot be written.
+    ``extent`` says how much of the games the file holds, and is empty for a table that always holds all. Raises
+    ``FailureError`` if the file cannot be written.
     """
     stored = games._replace(checksum=compute_checksum(encoded), extent=extent)
     archive.write_file(archive.folder(table, run_id) / stored.name, encoded)
@@ -346,7 +347,7 @@ def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
 
 
 def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
-    """Count the tally of each pairing from rows of the table ``games``.
+    """Compute the tally of each pairing from rows of the table ``games``.
 
     ``swapped`` tells whether each pair has a second game, with the seats exchanged.
     """
@@ -414,7 +415,7 @@ class RunFingerprints:
 def list_contradictions_by_file_of_one(
     one: RunFingerprints, other: RunFingerprints
 ) -> Iterator[tuple[Range, StoredRange]]:
-    """Yield each range of units with different games in ``one`` and ``other``, and its file in ``one``.
+    """Yield each range of units with different games in ``one`` and ``other``, and the file of ``one`` that holds it.
 
     Raises ``FailureError`` if a file that has to be read is damaged.
     """

@@ -52,19 +52,19 @@ def compute_game_ids(pairing: int, first_pair: int, pairs: int, both_games: bool
 
 
 class UnitLine(NamedTuple):
-    """The layout of a run's units on a line.
+    """The numbering of a run's units: unit = pair · pairings + pairing.
 
-    Imported games are numbered across all pairings, so their line has one pairing, and a unit is the number of a pair.
+    Imported games are numbered across all pairings. For them, ``pairings`` is 1, and a unit is the number of a pair.
     """
 
     pairings: int
     games_a_pair: int  # 2, or 1 where seats are fixed
 
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
-        """Return the pairs of a pairing whose units lie in a range, as the first pair and the pair after the last one.
+        """Return the first pair of a pairing that has its unit in a range, and the pair after the last such pair.
 
         The range of units goes from ``first`` up to but not including ``end``. If units are numbered across all
-        pairings, ``pairing`` is ignored, and only the ids of the pairs tell their pairings.
+        pairings, ``pairing`` is ignored: the pairs then belong to various pairings, which only the game ids tell.
         """
         if self.pairings == 1:
             return first, end
@@ -101,7 +101,7 @@ def split_into_files(first: int, end: int, end_unit: int, max_units: int) -> Ite
     """Split a range into parts, each of which is stored in a file of its own.
 
     A part is aligned (see ``split_aligned``) and as large as possible, but has at most ``max_units`` units. Only a part
-    that ends at ``end_unit``, the end of the run, may have any size.
+    that ends at ``end_unit``, the end of the run, need not be aligned: it may be cut short there.
     """
     largest = 1 << (max(1, max_units).bit_length() - 1)
     while first < end:
@@ -194,7 +194,7 @@ def compute_checksum(content: bytes | bytearray | memoryview) -> str:
 def parse_file_name(name: str) -> StoredRange | None:
     """Parse the name of a file into the range that the file holds.
 
-    Returns None if the name does not have the form of the name of a table's file.
+    Returns None if the name does not look like that of a table's file.
     """
     match = FILE_NAME.fullmatch(name)
     if match is None or not int(match[1]) < int(match[2]):
@@ -205,13 +205,16 @@ def parse_file_name(name: str) -> StoredRange | None:
 def parse_file_names(names: Iterable[str]) -> list[StoredRange]:
     """Parse the names of files into the ranges that the files hold, in no particular order.
 
-    Names that do not have the form of the name of a table's file are skipped.
+    Names that do not look like those of a table's files are skipped.
     """
     return [stored for name in names if (stored := parse_file_name(name)) is not None]
 
 
 class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
-    """The ranges of one table of one run that readers use. They are disjoint and in ascending order."""
+    """The ranges of one table of one run that readers use. They are disjoint and in ascending order.
+
+    ``select_effective_slices`` selects them for games, ``select_effective_derived`` for tables computed from games.
+    """
 
     @cached_property
     def units(self) -> int:
@@ -295,7 +298,10 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """A slice of a file of games: the units that readers use, or those that a task works on."""
+    """A slice of a file of games: the units that readers use from it, or those that a task works on.
+
+    Readers use each unit from one file only (see ``select_effective_slices``).
+    """
 
     file: StoredRange
     first: int
@@ -321,8 +327,8 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 
     From left to right, the next file is the one that begins at the first unit not yet covered. If several files begin
     there, the longest is taken; of equally long files, the one with the smallest fingerprint. If no file begins there,
-    a file that began earlier is cut, namely the one that reaches furthest: it is used from that unit on, up to the
-    beginning of a file that reaches at least as far.
+    the file that reaches furthest among those that began earlier is cut. Its units are used from there until the next
+    file begins, if that file reaches at least as far, and otherwise until its own end.
 
     Files overlap like this if writers requested different numbers of games, because the last file of a run may end
     anywhere, or if archives were copied into one another.
@@ -353,7 +359,7 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
     """Select ranges from left to right, each of which overlaps no range selected before it.
 
-    These are the ranges that readers use if no file may be cut.
+    This is for files that are never cut, such as those of a table that is computed from the games.
     """
     kept, reached = [], 0
     for file in sorted(_sort_largest_extent_first(files), key=lambda file: (file.first, -file.end, file.fingerprint)):
@@ -364,11 +370,12 @@ def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
 
 
 def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
-    """Select the ranges of a derived table that readers use. They must match the ranges in ``games``.
+    """Select the ranges that readers use from the files of a derived table, which is computed from the games.
 
-    ``games`` holds the ranges of games that readers use. A file matches if it spans whole ranges of games and their
-    fingerprints add up to its own. Several files match together if they span one range of games and their fingerprints
-    add up to that of the range; this happens, for example, after only the games were compacted.
+    These are ranges of files that match ``games``, the ranges of games that readers use. A file matches if it spans
+    whole ranges of games and their fingerprints add up to its own. Several files match together if they span one range
+    of games and their fingerprints add up to that of the range; this happens, for example, after only the games were
+    compacted.
     """
     coarse, finer = [], []
     same = {stored[:3] for stored in games}  # the usual case: a file for each file of games
@@ -383,7 +390,10 @@ def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ran
 
 
 def _select_tilings(finer: Sequence[StoredRange], games: Ranges, effective_ranges: Ranges) -> Iterator[StoredRange]:
-    """Yield files of ``finer`` that together make up whole ranges of ``games`` which ``effective_ranges`` lack."""
+    """For each range of ``games`` that ``effective_ranges`` lack, yield files of ``finer`` that together make it up.
+
+    ``finer`` are the files that do not span whole ranges of games.
+    """
     if not len(games):
         return
     firsts = np.fromiter((file.first for file in finer), np.int64, len(finer))
@@ -415,5 +425,8 @@ def _find_tiling(files: Iterable[StoredRange], target: StoredRange) -> Iterator[
 
 
 def _sort_largest_extent_first(files: Iterable[StoredRange]) -> list[StoredRange]:
-    """Sort files by extent, greatest first, because a greater extent holds more; then by checksum, smallest first."""
+    """Sort files by extent, greatest first, then by checksum, smallest first.
+
+    A file with a greater extent holds more of the same games, so it is preferred.
+    """
     return sorted(sorted(files, key=lambda file: file.checksum), key=lambda file: file.extent, reverse=True)

@@ -180,7 +180,7 @@ def parse_record_file(path: PurePath, content: bytes, kind: type[T], remedy: str
 
 
 def _select_set_and_nondefault_fields(record: msgspec.Struct) -> dict[str, Any]:
-    """Return those fields of a record that are stored: all fields that are set.
+    """Return the fields of a record that are stored. Unset fields are left out.
 
     If the record's type omits defaults, empty fields that have a default are left out too. So a record from before such
     a field was introduced is still encoded as the same bytes.
@@ -306,7 +306,7 @@ class _SpecFields(msgspec.Struct):
 
 
 class CodeFields(msgspec.Struct):
-    """The fields of a description of code that played or learned. A description may have more."""
+    """The fields of the description of code that played games or learned a policy. A description may have more."""
 
     version: str = ""
     fingerprint: str = ""
@@ -354,15 +354,19 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         check_time(self.created)
 
     def recorded_units(self, table: str) -> int:
-        """Return how many units a derived table had when the record was written, or 0 if the record does not say."""
+        """Return how many units a derived table had when the record was written, or 0 if the record does not say.
+
+        A derived table is one that is computed from the games, such as ``decisions``.
+        """
         if table == "decisions":
             return self.annotated
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
 
     def with_raised_derived_units(self, units: Mapping[str, int]) -> RunRecord:
-        """Return the record with the unit counts of some derived tables raised to ``units`` where these are greater.
+        """Return the record with each unit count of a derived table replaced by that in ``units`` if that is greater.
 
-        ``units`` is keyed by table. The record keeps the count of ``decisions`` elsewhere, in the field ``annotated``.
+        A derived table is one that is computed from the games. ``units`` is keyed by table. The record keeps the count
+        of ``decisions`` elsewhere, in the field ``annotated``.
         """
         recorded = {} if self.derived is msgspec.UNSET else self.derived
         most = {name: max(count, self.recorded_units(name)) for name, count in units.items()}
@@ -406,14 +410,14 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
     def distinct_labels_in_table_order(self) -> tuple[str, ...]:
         """The labels of the agents without duplicates, in the order in which tables list the agents.
 
-        The first agent of the first pairing comes first. The order of the spec says nothing about seats or scores: a
-        person is the spec's first agent in either seat.
+        The first agent of the first pairing comes first. The order of the spec says nothing about seats or scores: for
+        example, the spec lists a person first, whichever seat the person has.
         """
         return tuple(dict.fromkeys((*chain.from_iterable(self.pairings), *self.labels)))
 
     @property
     def unit_line(self) -> UnitLine:
-        """The layout of the run's units on a line."""
+        """The numbering of the run's units."""
         pairings = 1 if "imported" in self.spec else len(self.spec["pairings"])
         return UnitLine(pairings, 1 + self.swapped)
 
@@ -455,9 +459,10 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
 
 
 def add_code_with_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the description ``code`` of a run's code with the entries of ``same_games`` added to its own.
+    """Return ``code``, the description of a run's code, with more entries in its field ``same_games``.
 
-    ``merge_code`` explains these entries. There is none for the code that began the run.
+    The argument ``same_games`` holds the entries to add; ``merge_code`` says what an entry means. An entry for the code
+    that began the run is left out.
     """
     same_games = {**code.get("same_games", {}), **same_games}
     same_games.pop(code.get("fingerprint", ""), None)

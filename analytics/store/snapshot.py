@@ -23,9 +23,9 @@ MISSING_VERDICT = "missing: restore it from a copy, or give the command of the t
 class Snapshot(ArchiveStore):
     """A view of an archive in which records and ranges stay as they were when the view was made.
 
-    The folders of tables other than ``games`` are listed only when they are first needed. This is safe, because a
-    derived file is used only if it matches the games. A record that is damaged, or that is lost although its run has
-    games, raises ``FailureError`` when it is read.
+    The folders of tables other than ``games`` are listed only when they are first needed. This is safe, because a file
+    of a table that is computed from the games is used only if it matches the games. A record that is damaged, or that
+    is lost although its run has games, raises ``FailureError`` when it is read.
     """
 
     def __init__(self, root: PurePath) -> None:
@@ -93,7 +93,7 @@ class Snapshot(ArchiveStore):
     def list_files(self, table: str, run_id: str) -> list[StoredRange]:
         """List the files of a run's table as they were when first listed.
 
-        Files whose names do not have the form of a table's file are left out.
+        Files whose names do not look like those of a table's files are left out.
         """
         if (table, run_id) not in self._listed_files:
             if table == GAMES_FOLDER:

@@ -43,7 +43,10 @@ UNKNOWN = -1  # the outcome of a missing pair
 
 
 def compute_verdict_id(hypotheses: Hypotheses, most_pairs: int) -> str:
-    """Compute the id of a run's verdict, 12 hex digits, which depends only on the hypotheses and the limit of pairs."""
+    """Compute the id of a run's verdict, 12 hex digits.
+
+    The id depends only on the hypotheses and on ``most_pairs``, the maximum number of pairs.
+    """
     bounds = {name: float(value) for name, value in msgspec.structs.asdict(hypotheses).items()}
     return compute_run_id({**bounds, "most_pairs": most_pairs})
 

@@ -36,7 +36,7 @@ def _escape(character: str) -> str:
 
 
 def escape_hidden_json(text: str) -> str:
-    """Return equivalent JSON with hidden characters replaced by escapes, except line ends."""
+    """Return equivalent JSON with hidden characters, except line breaks, replaced by escapes."""
     return _HIDDEN.sub(lambda match: match[0] if match[0] == "\n" else _escape_json(match[0]), text)
 
 

@@ -27,10 +27,10 @@ CLOCK_RECORD = struct.Struct("=dd")
 
 
 class CompileClock:
-    """A clock of the time that one process spends compiling.
+    """A clock that measures how long one process spends compiling.
 
-    The time is kept in an unnamed temporary file. The process that compiles and the process that waits for its turns
-    share this file.
+    The time is kept in an unnamed temporary file. The process that compiles shares this file with the process that
+    waits for its turns.
     """
 
     def __init__(self) -> None:
@@ -77,9 +77,9 @@ class _CompileRecorder(event.Listener):  # type: ignore[misc]
 
 
 def record_compile_time(descriptor: int) -> None:
-    """Record from now on, in the file with this descriptor, the time that this process spends compiling.
+    """From now on, record the time that this process spends compiling in the file with this descriptor.
 
-    A ``CompileClock`` reads the file.
+    A ``CompileClock`` reads the time from this file.
     """
     event.register("numba:compile", _CompileRecorder(descriptor))
 
@@ -95,8 +95,8 @@ def get_process_clock() -> CompileClock:
 def load_view_kernels(rules: Rules, for_batches: bool) -> None:
     """Load the compiled methods that an agent calls on its positions, so that they are ready before turns are timed.
 
-    Reading the kernels from the cache and importing the compiler take time that the clock does not measure. With
-    ``for_batches``, the methods of ``BatchView`` are loaded, otherwise those of ``Position``.
+    Reading the kernels from the cache and importing the compiler take time that a ``CompileClock`` does not measure.
+    With ``for_batches``, the methods of ``BatchView`` are loaded, otherwise those of ``Position``.
     """
     view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else Position(EMPTY, rules)
     view.winning_cells(0)
@@ -104,7 +104,7 @@ def load_view_kernels(rules: Rules, for_batches: bool) -> None:
 
 
 def build_monotonic_deadline_function(seconds: float, compile_clock: CompileClock | None) -> Callable[[], float]:
-    """Return a function that computes the current deadline of a response, as a time of ``time.monotonic``.
+    """Return a function that returns the current deadline of a response, on the clock of ``time.monotonic``.
 
     The response may take ``seconds`` from now. The time that the process of ``compile_clock`` spends compiling
     meanwhile is added to the deadline; without a clock, the deadline is fixed.

@@ -161,8 +161,8 @@ class GuardedAgent:
         Args:
             player: Player of the calling thread.
             batch: Positions [B].
-            rng: Streams of the turns [B].
-            slots: Numbers of the games [B], for players with memory.
+            rng: Random streams [B], one for each turn.
+            slots: Slot of each game [B], the number by which a player with memory finds what it remembers of the game.
             on_error: Receives exceptions of the player; None logs them as faults.
             evaluations: Filled in with the player's evaluations [B]; None if they are not requested.
 
@@ -315,7 +315,10 @@ class GuardedAgent:
     # Misbehaviour.
 
     def list_faults_by_frequency(self, *verbs: str) -> list[Fault]:
-        """Return the agent's faults whose verb is one of ``verbs``, with the most frequent first."""
+        """Return the agent's faults of the kinds named by ``verbs``, with the most frequent first.
+
+        Each of ``verbs`` is one of ``FAULT_VERBS``, such as ``raised``.
+        """
         with self._lock:
             faults = [fault for fault in self._faults.values() if fault.verb in verbs and fault.count]
         return sorted(faults, key=lambda fault: -fault.count)
@@ -356,7 +359,7 @@ class GuardedAgent:
             )
 
     def take_new_misbehaviour(self) -> Misbehaviour:
-        """Return the numbers of the agent's games and faults since the last call, and the remarks of its players.
+        """Return the counts of the agent's games and faults since the last call, and the new remarks of its players.
 
         They are JSON values, which can be sent to another process.
         """

@@ -53,8 +53,8 @@ def format_turn(turn: tuple[int, int]) -> str:
 def describe_turn_faults(position: PackedPosition, turn: tuple[int, int], rules: Rules) -> str:
     """Return the reasons why a turn is illegal, or "" if it is legal.
 
-    The turn must consist of numbers of a cell and a piece, or NONE. A gift that is not available is reported even if
-    the placement wins, although any gift is legal then.
+    The turn must consist of a cell's number and a piece's number, either of which may be NONE. An unavailable gift is
+    reported even if the placement wins, although after a win any gift is legal.
     """
     cell, gift = turn
     faults = []

@@ -131,12 +131,13 @@ def stop_on_signal_then_force_exit() -> Iterator[threading.Event]:
     """Yield an event that the first signal sets; the next Ctrl-C raises ``KeyboardInterrupt``.
 
     Signals are handled in the main thread only. The process ends if the context is not left within ``STOP_SECONDS``
-    after the first signal, or within ``LAST_SECONDS`` after the second Ctrl-C, because a turn that never returns, or a
-    disk that does not answer, cannot be stopped in any other way. This is harmless, because at any moment every file is
-    either complete or absent.
+    after the first signal, or within ``LAST_SECONDS`` after the second Ctrl-C: there is no other way to stop a turn
+    that never returns, or a disk that does not answer. Ending the process is harmless, because at any moment every file
+    is either complete or absent.
 
-    A further SIGTERM or SIGHUP changes nothing: a terminal that is closed and the shell in it send one each, and
-    ``timeout`` sends two. Inside ``prevent_exit_on_signals``, only Ctrl-C is handled, and nothing ends the process.
+    A further SIGTERM or SIGHUP changes nothing, because one event often sends two. When a terminal is closed, both the
+    terminal and its shell send SIGHUP, and ``timeout`` sends its signal twice. Inside ``prevent_exit_on_signals``, only
+    Ctrl-C is handled, and nothing ends the process.
     """
     if _request.is_urgent:
         raise KeyboardInterrupt
@@ -188,8 +189,8 @@ def prevent_exit_on_signals() -> Iterator[None]:
 def exit_on_interrupt() -> Iterator[None]:
     """End the program with ``exit_code`` if a signal asks it to end while the context lasts.
 
-    This is meant to surround a whole program. The program ends by ``SystemExit``, or at once if a thread that nobody
-    waits for is still running.
+    This is meant to surround a whole program. The program ends with ``SystemExit``. If an abandoned thread is still
+    running, it ends at once instead, without waiting for that thread.
     """
     _request.reset_and_note_terminals()
     raiser, defaults = _InterruptRaiser(), {signal.default_int_handler, signal.SIG_DFL}
@@ -216,12 +217,12 @@ def exit_on_interrupt() -> Iterator[None]:
 class _InterruptRaiser:
     """A signal handler that raises ``KeyboardInterrupt`` at most once a second.
 
-    Keys that are held down must not interrupt the handling of the first interrupt, because the signal would then end
-    Python. While a module is being imported, the exception is postponed, because half-imported C libraries complain
+    If Ctrl-C is held down, the repeated signals must not interrupt the handling of the first one, because that would
+    end Python. While a module is being imported, the exception is postponed, because half-imported C libraries complain
     when the process ends.
 
-    A Ctrl-C may be lost in a finalizer, or in a library that swallows it; the person then presses the keys again.
-    Nobody repeats a SIGTERM or SIGHUP, so this class repeats it, and finally ends the process in any case.
+    A Ctrl-C may be lost in a finalizer, or in a library that swallows it; the person then presses Ctrl-C again. Nobody
+    repeats a SIGTERM or SIGHUP, so this class sends it once more, and finally ends the process in any case.
     """
 
     SECONDS = 1.0

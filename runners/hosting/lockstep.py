@@ -45,8 +45,8 @@ SPAN_TYPE = types.UniTuple(types.int64, 2)
 def try_draw_opening(opening: Any, pair: int, source: int, attempt: int, rules: Any) -> bool:
     """Draw an opening into ``opening[:, :, pair]``, and return whether it leaves the game unfinished.
 
-    ``source`` is the random stream of the pair; each ``attempt`` uses other words of it. If a ply finishes a line, the
-    attempt ends at once.
+    ``source`` is the random stream of the pair; each ``attempt`` uses different random numbers of that stream. If a ply
+    finishes a line, the attempt ends at once.
     """
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(opening.shape[1]):
@@ -108,8 +108,8 @@ def set_up_and_count_games(numbers: GameNumbers, openings: Any, state: Lockstep,
 def give_first_gifts_and_count(state: Lockstep, games: Games, opening_plies: int, size: int) -> int:
     """Hand over the gifts that were just chosen for the first ply after the opening, and return how many games go on.
 
-    ``size`` is the number of games before. An illegal gift counts as a fault in the preceding ply, because that is
-    where its giver placed, or would have placed if the game did not begin with this gift.
+    ``size`` is the number of games before this call. An illegal gift counts as a fault in the preceding ply, in which
+    its giver made a placement, or would have made one if the game did not begin with this gift.
     """
     batch, kept = state.batch, uint64(0)
     for i in range(size):

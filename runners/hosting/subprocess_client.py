@@ -55,8 +55,9 @@ class Subprocess:
             factory_path: ``module:function`` of the function that builds the handler.
             setup: JSON value of the first request.
             content: Bytes of the first request.
-            limits: Limits of the memory that the process takes beyond its imports, and of the bytes of a response.
-            program: Command that runs ``subprocess_program``; by default, this Python runs it.
+            limits: Limits on the memory that the process uses in addition to what its imports take, and on the size of
+                a response in bytes.
+            program: Command that runs ``subprocess_program``; by default, the current Python interpreter runs it.
             variables: Additional environment variables.
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             is_quiet: Whether the process's output is dropped; otherwise it goes to standard error.

@@ -194,8 +194,8 @@ def start_command(command: Sequence[str], limits: Limits = NO_LIMITS, **options:
     """Start any program within limits; ``options`` are the keyword arguments of ``LimitedProcess``.
 
     A Python process of this project is started first; it binds and limits itself, and then becomes the program. The
-    memory limit applies to the whole address space, because none of it is taken by libraries of this project. The
-    program gets the user's own PYTHONPATH, because it may be another Python.
+    memory limit applies to the whole address space: unlike in a process of this project, no library of the project
+    takes a part of it. The program gets the user's own PYTHONPATH, because it may be a different Python interpreter.
     """
     launcher = (sys.executable, "-P", "-m", "runners.hosting.subprocesses")
     return LimitedProcess(launcher, [os.environ.get("PYTHONPATH", ""), *command], limits, **options)
@@ -233,7 +233,7 @@ class OutputTail:
         self._thread = threading.Thread(target=self._read, name="output of a subprocess", daemon=True)
 
     def start(self) -> None:
-        """Start reading. This must be called once the subprocess has inherited the writing end."""
+        """Start reading. Call this only after the subprocess has inherited the writing end, which is closed here."""
         os.close(self.writing_end)
         self._thread.start()
 

@@ -42,8 +42,8 @@ def _add_start_seconds(seconds: float) -> None:
 def exclude_from_work_clocks() -> Iterator[None]:
     """Exclude the time in this context from all work clocks. Contexts may be nested.
 
-    This is for starting something that the work needs, such as workers, which takes the same time for any amount of
-    work.
+    Use this while starting something that the work needs, such as workers, if the start takes equally long however much
+    work there is.
     """
     clock = WorkClock()
     try:

@@ -8,7 +8,7 @@ from quarto.errors import RequestError
 class Human:
     """The class that represents a person in the records of an archive; a person's label is ``human:NAME``.
 
-    It cannot be instantiated, because people play only by `qarena play` and in the browser.
+    It cannot be instantiated, because people play only through ``qarena play`` and in the browser.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ HELP = (
 
 
 class Dialogue:
-    """The dialogue on a screen in which a person plays the game of a session."""
+    """The dialogue through which a person plays the game of a session on a screen."""
 
     def __init__(self, session: Session, screen: Screen) -> None:
         self._session = session

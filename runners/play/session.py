@@ -65,7 +65,7 @@ class Opponent(Protocol):
 
 
 class AgentOpponent:
-    """An agent that plays one game of a run, with the random stream that the engine would give it in that game."""
+    """An agent that plays one game of a run, with the random stream that belongs to this game of the run."""
 
     def __init__(self, guarded_agent: GuardedAgent, run_stream_key: int, game_number: int) -> None:
         self.label = guarded_agent.label
@@ -212,9 +212,9 @@ class Logbook:
         self.spec = replace(spec, salt=self._code["fingerprint"]) if has_other_code else spec
 
     def find_first_number_free_in_all_runs(self) -> int:
-        """Return the first game number that is used neither by this run nor by the runs for games with aids.
+        """Return the first game number that is free in this run and in the runs of games in which the person used aids.
 
-        These runs share their numbers, so the random stream of the returned number is unused too.
+        Aids are hints and undo. A number is used only once in all these runs, so that no random stream is used twice.
         """
         runs = (self.build_aided_spec(aids).run_id for aids in AID_COMBINATIONS)
         used_ranges = merge_ranges(
@@ -243,7 +243,7 @@ class Logbook:
             The run and the number under which the game is logged.
 
         Raises:
-            FailureError: The archive cannot be written.
+            FailureError: The archive cannot be written to.
             RequestError: Another process keeps the run locked.
 
         """

@@ -123,7 +123,8 @@ def format_archive_option(root: PurePath) -> str:
 def _quote_path_for_shell(path: PurePath) -> str:
     r"""Quote a path for a shell.
 
-    A path with characters that terminals cannot show is quoted in the form ``$'\xef'``, with such bytes as escapes.
+    If terminals cannot show some characters of the path, it is quoted in the form ``$'\xef'``: bytes that are not
+    printable ASCII are written as escapes.
     """
     text = str(path)
     if text.isprintable():
@@ -157,7 +158,10 @@ MAX_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a
 
 
 def check_record_size(path: PurePath, size: int) -> None:
-    """Raise ``OSError`` if ``path`` is a record and ``size``, in bytes, exceeds the limit. Tables may be larger."""
+    """Raise ``OSError`` if ``path`` is a record and ``size``, in bytes, exceeds ``MAX_RECORD_BYTES``.
+
+    Tables have no such limit.
+    """
     if path.suffix == RECORD_SUFFIX and size > MAX_RECORD_BYTES:
         raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MAX_RECORD_BYTES:,}")
 
@@ -408,7 +412,8 @@ class StoreOptions:
         """Return the arguments that Polars' own reader needs besides the environment variables that it reads itself.
 
         ``credential_provider`` is None, because Polars would otherwise ask the libraries of Google and Amazon for
-        credentials if these are installed. Those libraries read other variables than obstore, which writes the archive.
+        credentials if these are installed. Those libraries read different variables from those that obstore reads, and
+        obstore writes the archive.
         """
         options: dict[str, str] = {}
         if self.scheme == "s3":

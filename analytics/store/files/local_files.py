@@ -71,13 +71,13 @@ def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Ite
 
 
 def sync_file(path: Path) -> None:
-    """Wait until the content of a file is on the disk. Raises ``OSError``."""
+    """Wait until the content of a file is on the disk. Raises ``OSError`` if that fails."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that new names in it survive a crash. Raises ``OSError``."""
+    """Sync a folder, so that new names in it survive a crash. Raises ``OSError`` if that fails."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -86,7 +86,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def create_folder(folder: Path) -> None:
-    """Create a folder and its missing parents so that they survive a crash. Raises ``OSError``."""
+    """Create a folder and its missing parents so that they survive a crash. Raises ``OSError`` if that fails."""
     if not folder.is_dir():
         create_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -96,7 +96,8 @@ def create_folder(folder: Path) -> None:
 def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Create ``path`` or replace its content in one step, so that readers see either the old or the new content.
 
-    If another process removes the temporary file meanwhile, the file is written again. Raises ``OSError``.
+    The content is first written to a temporary file; if another process removes that file meanwhile, it is written
+    again. Raises ``OSError`` if writing fails.
     """
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         create_folder(path.parent)
@@ -135,7 +136,8 @@ def _lock_or_close_descriptor(descriptor: int, operation: int = fcntl.LOCK_EX) -
 def try_lock(path: Path) -> int | None:
     """Lock a file, creating it if needed, and return its open descriptor, or None if the lock is taken.
 
-    The lock lasts until the descriptor is closed. The holder of the lock may delete the file. Raises ``OSError``.
+    The lock lasts until the descriptor is closed. The holder of the lock may delete the file. Raises ``OSError`` if the
+    file cannot be opened, or cannot be locked for another reason.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -149,7 +151,10 @@ def try_lock(path: Path) -> int | None:
 
 @contextmanager
 def _lock_existing_file(path: Path) -> Iterator[None]:
-    """Lock an existing file inside the context, which one thread or process enters at a time. Raises ``OSError``."""
+    """Lock an existing file inside the context, which one thread or process enters at a time.
+
+    Raises ``OSError`` if the file cannot be opened or locked.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
     except PermissionError:
@@ -176,8 +181,9 @@ class LocalBackend(Backend):
     followed, and only regular files are opened. The root itself may be a link, because the user named it. Without a
     root, the files are the user's own, and links to them are followed.
 
-    Folders are checked before they are used, so an attacker could put a link there in between. But anybody who can do
-    that may write to the archive at that moment and needs no link. Content is read from a descriptor that was checked.
+    Folders are checked first and used afterwards. In between, an attacker could replace one with a link, but anybody
+    who can do that can write to the archive anyway and needs no link. Content is read from a descriptor that was
+    checked.
     """
 
     def __init__(self, root: PurePath | None = None) -> None:
@@ -250,7 +256,7 @@ class LocalBackend(Backend):
 
     @contextmanager
     def _scan_folder(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """Yield an iterator over the entries of a folder, which is empty if there is no such folder."""
+        """Yield an iterator over the entries of a folder. The iterator is empty if there is no such folder."""
         with ExitStack() as stack:
             try:
                 entries = stack.enter_context(os.scandir(folder)) if self._is_folder(folder) else iter(())
@@ -392,8 +398,8 @@ LOCAL = LocalBackend()  # of files that the user named, in no archive
 def find_backend(location: PurePath) -> Backend:
     """Return the backend that reads and writes the files below a location.
 
-    If the location is a URL, raises ``MissingExtraError`` if the library for object storage is not installed, and
-    ``RequestError`` if a setting of it is wrong.
+    For a URL, raises ``MissingExtraError`` if the library for object storage is not installed, and ``RequestError`` if
+    a setting for object storage is invalid.
     """
     if not isinstance(location, ObjectUrl):
         return _local_backend(location)

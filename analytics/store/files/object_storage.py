@@ -163,7 +163,7 @@ class ObjectBackend(Backend):
 
     @cached_property
     def _stores(self) -> tuple[Any, Any]:
-        """Two clients of the same store, with short and with full patience.
+        """Two clients of the same store: the first retries failed requests for a shorter time than the second.
 
         The first is used until the store has answered once, the second afterwards.
         """
@@ -375,7 +375,10 @@ class ObjectBackend(Backend):
         return RequestError(f"archive {root} is not writable: {error}")
 
     def check_conditional_writes(self, root: PurePath) -> None:
-        """Raise ``OSError`` if the store ignores the condition of a write, because records rely on it."""
+        """Raise ``OSError`` if the store replaces an object although the request forbids that.
+
+        In such a store, writers could overwrite each other's records.
+        """
         probe = root / temporary_name()
         try:
             kept = self.create(probe, b"first") and not self.create(probe, b"second")

@@ -145,9 +145,10 @@ def _find_bounds_and_runs(values: Any) -> tuple[int, int, int]:
 
 @inline_function
 def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
-    """Pack ``values`` [R] minus ``least`` from index ``at``, with ``width`` bits each (1 to 8); return the end index.
+    """Subtract ``least`` from ``values`` [R], and pack the results with ``width`` bits each (1 to 8).
 
-    ``out`` needs ``width`` bytes for every eight values or part of eight, and 8 more bytes.
+    The packed bytes are written to ``out``, beginning at index ``at``; the end index is returned. There must be room
+    for ``width`` bytes for every eight values, rounded up, and for 8 more bytes.
     """
     first = 0
     if width in (1, 2, 4):
@@ -256,7 +257,7 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
 
 @inline_function
 def _fill_differences_above_least(values: Any, above: Any) -> int:
-    """Fill ``above`` [128] with the differences of neighbours minus the least difference, and return the latter.
+    """Fill ``above`` [128] with each difference of neighbours minus the least difference; return the least difference.
 
     ``values`` has 2 to 129 integers. The rest of ``above`` is filled with zeros.
     """

@@ -181,9 +181,9 @@ def _find_silence_fault(start: StartProcess, rules: Rules) -> str | None:
 
 
 def _find_timed_go_answer_fault(start: StartProcess, rules: Rules) -> str | None:
-    """Check that the engine answers ``go SECONDS`` in the same form as ``go``, and return None.
+    """Check that the engine answers ``go SECONDS`` in the same form as ``go``.
 
-    Raises ``EngineError`` if it does not.
+    Always returns None, because ``EngineError`` is raised if the answer has another form.
     """
     batch, seeds = _build_positions_and_seeds(rules, 2)
     _request_turns(start(), format_position_lines(batch, seeds) + b"go 5\n", 2)

@@ -43,9 +43,10 @@ class EngineProcess:
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
         """Start the engine and exchange greetings with it; then send it ``rules`` unless they are None.
 
-        If the engine does not answer, its input is closed, because an engine that does not flush its output answers
-        only then. The engine is then started again with more time, because it may just be slow. ``megabytes`` limits
-        its memory; None means no limit. Raises ``RequestError`` if the engine does not become ready.
+        If the engine does not answer, its input is closed: an engine that does not flush its output sends its answer at
+        that moment, which reveals this fault. Then the engine is started once more and gets more time, because it may
+        just be slow. ``megabytes`` limits its memory; None means no limit. Raises ``RequestError`` if the engine does
+        not become ready.
         """
         self._megabytes = megabytes
         try:
@@ -114,8 +115,8 @@ class EngineProcess:
     def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
         """Send ``content``, which consists of positions and ``go``, and yield the answer to each position.
 
-        An answer is a turn (cell, gift), or the engine's line if that is not a turn. ``evaluation`` holds what the
-        engine has reported about the turn that was yielded last.
+        An answer is a turn (cell, gift), or the engine's line if that is not a turn. The attribute ``evaluation`` then
+        holds what the engine has reported about the turn that was yielded last.
 
         Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
         """
@@ -192,8 +193,8 @@ class EngineProcess:
     def _build_end_error(self) -> EngineError:
         """Build an error that says how the engine ended, and with which main error message.
 
-        Only messages since the last request are considered. The last lines of its standard error are added as a note,
-        for the log.
+        Only what the engine has written to its standard error since the last request is considered. The last of these
+        lines are added to the error as a note, for the log.
         """
         code = self._process.wait_and_kill_group(QUIT_SECONDS)
         if code is None:

@@ -25,8 +25,8 @@ class Polito:
 
     Games proceed as in that package's ``run()``: the player is built with a game and ``kwargs``, and ``choose_piece``
     and ``place_piece`` are called in the same order. The player uses the ``quarto`` package in its folder or, if there
-    is none, this project's ``quarto.objects``. The rules of the run decide which lines win, whatever the player's own
-    game says.
+    is none, this project's ``quarto.objects``. The rules of the run decide which lines win, even if the player's own
+    game object decides otherwise.
 
     Args:
         folder: Folder from which the player's own program runs.
@@ -34,7 +34,7 @@ class Polito:
         kwargs: Further arguments of the player's constructor.
         game: Class of the player's games, ``module.Class``, if it is not the package's.
         game_kwargs: Arguments of that class.
-        python: Interpreter of the player; None means the run's.
+        python: Interpreter that runs the player; None means the interpreter that runs this project.
         reuse: Whether a single instance of the player plays all games, one after the other.
         most_asks: Number of illegal answers in a row after which a game is given up.
         limits: Limits of the subprocesses.

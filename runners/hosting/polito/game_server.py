@@ -72,7 +72,7 @@ class TurnAnswers(NamedTuple):
 
 
 class LiveGames:
-    """The games of one player that this process is playing."""
+    """The games that this process is playing for one player."""
 
     def __init__(
         self,
@@ -107,9 +107,10 @@ class LiveGames:
         return growth
 
     def find_missing_attribute_in_trial_game(self) -> str:
-        """Play a game in seat 0, and name the attribute that the player needs but its game lacks, or return "".
+        """Play a trial game in seat 0, and name the Python attribute that the player needs but its game object lacks.
 
-        All other errors are ignored here, because they are reported in the games that they end.
+        Returns "" if no attribute is missing. All other errors are ignored here, because they are reported in the games
+        that they end.
         """
         live, hand = self._begin_game_ending_others_if_reused(0, 0, 0), NONE
         board: dict[int, int] = {}
@@ -208,7 +209,7 @@ class LiveGames:
             raise OutOfTimeError
 
     def _build_failure_with_lateness(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
-        """Build the fields of ``player.GameFailure`` for question ``i``, which ``error`` kept from being answered.
+        """Build the fields of ``player.GameFailure`` for question ``i``, which was not answered because of ``error``.
 
         The failure counts as a late turn if the turn took too long, whatever ``error`` is. ``turn_start`` is in
         nanoseconds, or 0 if the turn was not timed.

@@ -23,15 +23,15 @@ class BoardChangedError(Exception):
 
 
 class AnswerChecker:
-    """The winning lines and the limit on illegal answers, which all live games share, and counts of illegal answers."""
+    """What all live games share: the winning lines, the limit on illegal answers, and the counts of illegal answers."""
 
     def __init__(self, lines: Sequence[Sequence[int]], most_asks: int, current_player_attribute: str) -> None:
-        """Initialise the counts with zero.
+        """Set the counts to zero.
 
         Args:
             lines: The winning lines, each as its four cells.
             most_asks: The number of illegal answers in a row after which a game is given up.
-            current_player_attribute: The name of the game's attribute that holds the current player.
+            current_player_attribute: The Python attribute in which the game object holds the current player.
 
         """
         # By cell, the three other cells of each line through the cell.

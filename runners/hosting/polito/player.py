@@ -144,7 +144,7 @@ class PolitoSubprocess(Subprocess):
     def _interrupt_late_turns_or_raise_timeout(self, seconds: float) -> None:
         """Wait until a response begins, and interrupt each turn that takes longer than ``seconds``.
 
-        Raises ``TurnTimeoutError`` if a turn still goes on ``GRACE_SECONDS`` after its time.
+        Raises ``TurnTimeoutError`` if a turn is still going on ``GRACE_SECONDS`` after it should have ended.
         """
         next_wait = seconds
         while not self.has_response(next_wait):
@@ -162,7 +162,10 @@ class PolitoSubprocess(Subprocess):
 
 
 class PolitoSubprocessPool:
-    """What all players of one agent share: the setup, the first subprocess until a player takes it, and the counts."""
+    """What all players of one agent share: the setup, the counts of illegal answers, and the first subprocess.
+
+    The first player that needs a subprocess takes the first one; then it is no longer shared.
+    """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         """Start the first subprocess. Raises ``RequestError`` if the player cannot be built."""
@@ -271,9 +274,9 @@ class PolitoPlayer(BatchPlayer):
 
         Args:
             batch: Positions [B].
-            rng: Streams of the turns [B].
-            slots: Numbers of the started games [B] to which the positions belong. If None, each position belongs to a
-                game of its own, which begins with this call.
+            rng: Random streams [B], one for each turn.
+            slots: Slots [B] of the games, begun by ``start``, to which the positions belong. If None, each position
+                belongs to a game of its own, which begins with this call.
             evaluations: Ignored, because such players report none.
 
         Raises:
@@ -333,7 +336,7 @@ class PolitoPlayer(BatchPlayer):
 
 
 def _describe_interpreter_fault(python: str) -> str:
-    """Return a clause for the end of a message that says what is wrong with an interpreter, or "" if nothing is.
+    """Return what is wrong with an interpreter, as a clause that can end a message, or "" if nothing is wrong.
 
     The program may be too old, or may not be Python.
     """

@@ -61,9 +61,9 @@ class PlayerFactory:
         return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
     def describe_missing_library_or_attribute(self, error: BaseException) -> str:
-        """Return advice if ``error`` says that a library or an attribute of the game is missing, else "".
+        """Return advice if ``error`` says that a library or a Python attribute of the game is missing, else "".
 
-        The advice is the end of a message.
+        The advice is worded to be appended to a message.
         """
         return (
             _describe_missing_library(error, self._setup)
@@ -72,9 +72,9 @@ class PlayerFactory:
         )
 
     def describe_missing_game_attribute(self, error: BaseException) -> str:
-        """Return advice if ``error`` says that the game lacks an attribute, else "".
+        """Return advice if ``error`` says that the game object lacks a Python attribute, else "".
 
-        The advice is the end of a message.
+        The advice is worded to be appended to a message.
         """
         match = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
         if not (isinstance(error, AttributeError) and match and match.group(1) == self._game.__name__):
@@ -94,9 +94,9 @@ class PlayerFactory:
     def seat_player(self, game: Any, player: Any, seat: int) -> None:
         """Tell a game who its players are: ``player``, and an opponent that is never called.
 
-        The opponent is an instance of the package's own class ``Player`` or, if that does not work, a copy of
-        ``player``. It does not work if ``Player`` cannot be built from a game alone, or if the game uses an attribute
-        of its players that only ``player`` has.
+        The opponent is an instance of the package's own class ``Player``. It is a copy of ``player`` instead if
+        ``Player`` cannot be built from a game alone, or if the game uses a Python attribute of its players that only
+        ``player`` has.
         """
         try:
             opponent = self._objects.Player(game)
@@ -115,8 +115,8 @@ class PlayerFactory:
 def simulate_main_in_folder(folder: str) -> None:
     """Set up this process as if the ``main.py`` of a folder were running.
 
-    This sets the current folder, the module path, the arguments and ``__main__``. This project's modules are forgotten,
-    so that the player may import modules of the same names.
+    This sets the working directory, the module path, the arguments and ``__main__``. This project's modules are removed
+    from ``sys.modules``, so that the player can import modules of its own that have the same names.
     """
     for name in [name for name in sys.modules if name.partition(".")[0] in OUR_PACKAGES]:
         del sys.modules[name]
@@ -129,9 +129,10 @@ def simulate_main_in_folder(folder: str) -> None:
 
 
 class _FolderFinder:
-    """A finder of packages with given names in a folder, even if they are subfolders without an ``__init__.py``.
+    """A finder of packages with given names in a folder, which may be subfolders without an ``__init__.py``.
 
-    Without this finder, Python would prefer a package of the same name anywhere on its path to such a subfolder.
+    Without this finder, Python would not choose such a subfolder if a package of the same name with an ``__init__.py``
+    were anywhere on its path.
     """
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:

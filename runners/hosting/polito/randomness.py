@@ -102,7 +102,7 @@ class GameStreams:
 
 
 class StreamPool:
-    """A source of generators for games. It reuses NumPy's generators, because building them takes long."""
+    """A source of generators for games. It reuses NumPy's generators, because building them is slow."""
 
     def __init__(self, build_numpy_state: Callable[[], Any]) -> None:
         """Initialise the pool.
@@ -141,7 +141,7 @@ def patch_random_returning_state_factory() -> Callable[[], Any]:
 
 
 def _patch_unseeded_functions(module: Any) -> None:
-    """Keep functions of ``numpy.random`` from using a seed of the operating system when the caller gives none."""
+    """Keep functions of ``numpy.random`` from taking a seed from the operating system when the caller gives none."""
     original_seed: Callable[..., None] = module.seed
     original_default_rng: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 

@@ -170,9 +170,9 @@ class DatasetRequest(NamedTuple):
 def create_datasets_unless_stopped(request: DatasetRequest, stop: threading.Event) -> bool:
     """Make the splits that do not exist yet, and return whether all splits exist in the end.
 
-    If ``stop`` is set earlier, games that have been played are kept, so that the same request can continue the work.
+    If ``stop`` is set before then, the games played so far are kept, so that the same request can continue the work.
     Raises ``RequestError`` if the folder already holds a dataset with different games or if Minari is not installed,
-    and ``FailureError`` if the disk cannot be written.
+    and ``FailureError`` if the disk cannot be written to.
     """
     folder = request.folder
     check_outside_archives(folder)

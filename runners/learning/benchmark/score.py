@@ -102,7 +102,10 @@ class AgentScore(NamedTuple):
 
     @property
     def turn_figures(self) -> dict[str, Any]:
-        """The figures in ``verdict`` on all turns that the agent took in the set of positions, by column name."""
+        """The figures for all turns that the agent took in the set of positions, by column name.
+
+        They are one row of the ``figures`` in ``verdict``, the judgement of the agent.
+        """
         is_total = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
         return self.verdict.figures.row(by_predicate=is_total, named=True)
 

@@ -29,19 +29,20 @@ class QuartoEnv(gymnasium.Env):
     """A game of a learner against ``opponent``, which takes its turns within ``step``.
 
     Observations are int8 [17, 8], and actions 0 to 15 are cells or pieces (see ``quarto.observations``). With
-    ``turns``, an observation is int8 [17], the piece on each cell and then the piece in hand, -1 for none; an action is
-    a whole turn, 0 to 288, as in exported episodes. ``info`` has the legal actions as ``action_mask``, int8 [16] or
-    [289], and the learner's ``seat``; at the end of a game it also has the ``ending`` and the ``game`` as text. Rewards
-    are 1 for a win, -1 for a loss, and 0 for a draw or while the game goes on. An illegal action forfeits the game
-    (-1). If the opponent forfeits, the game is truncated with reward 0, because no action of the learner caused that.
+    ``turns``, an observation is int8 [17]: the piece on each cell, followed by the piece in hand, with -1 for none. An
+    action is then a whole turn, 0 to 288, as in exported episodes. ``info`` has the legal actions as ``action_mask``,
+    int8 [16] or [289], and the learner's ``seat``; at the end of a game it also has the ``ending`` and the ``game`` as
+    text. Rewards are 1 for a win, -1 for a loss, and 0 for a draw or while the game goes on. An illegal action forfeits
+    the game (-1). If the opponent forfeits, the game is truncated with reward 0, because no action of the learner
+    caused that.
 
     Once the game is over, the mask allows every action, because Gymnasium asks for one more action, which it ignores,
     in the step in which a new game begins. The first game after ``reset(seed=s)`` is game 0 of seed s, and further
     resets without a seed begin games 1, 2, …; the seats and the opponent's randomness depend only on the seed and the
     number of the game.
 
-    A copy, also by pickle, continues the game and appends to the same ``record``. Copying raises ``RequestError`` if
-    the opponent plays in a process of its own or its turns have a time limit.
+    A copy, including a pickled one, continues the game and appends to the same ``record``. Copying raises
+    ``RequestError`` if the opponent plays in a process of its own or its turns have a time limit.
 
     Args:
         opponent: An agent's label or an agent object. None: the learner plays both seats; then ``seat`` in ``info`` is

@@ -153,9 +153,9 @@ class QuartoVectorEnv(VectorEnv):
 
     After the end of a game, a new game begins in the next step, which ignores the action for that game
     (``AutoresetMode.NEXT_STEP``). With ``AutoresetMode.SAME_STEP``, the new game begins in the same step, and
-    ``final_obs`` in ``infos`` has the last observation where ``_final_obs`` is true. A compiled agent takes the turns
-    of all games in one call; an agent in Python is called once for each ply at which a turn is due. A copy, also by
-    pickle, continues all games, like a copy of ``QuartoEnv``.
+    ``final_obs`` in ``infos`` has the last observation where ``_final_obs`` is true. In each step, a compiled agent
+    takes the turns of all games in one call. An agent in Python is called once per ply number, with all games in which
+    a turn is due at that ply. A copy, including a pickled one, continues all games, like a copy of ``QuartoEnv``.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
@@ -202,8 +202,8 @@ class QuartoVectorEnv(VectorEnv):
     ) -> tuple[Observations, dict[str, Any]]:
         """Begin all games anew, and return their first observations and ``infos``.
 
-        Unfinished games are discarded. Without ``seed``, the next games of the current seeds begin; the first seeds are
-        drawn at random.
+        Unfinished games are discarded. Without ``seed``, the current seeds are kept, and the next game of each seed
+        begins; if no seeds have been given yet, they are drawn at random.
         """
         envs = self.envs
         if seed is not None or not self._has_seeds:

@@ -176,9 +176,10 @@ def _build_streams(seed: int, size: int) -> Streams:
 
 
 def _list_canonical_forms(policy: Policy, rules: Rules) -> set[tuple[int, int]] | None:
-    """Return the canonical forms of the positions in a policy's table, as pairs (``lanes``, ``occupied``) of words.
+    """Return the canonical forms of the positions in a policy's table.
 
-    In a canonical form, piece 0 is in hand. Returns None if the rows of the table are not positions.
+    Each form is a pair of integers, the words ``lanes`` and ``occupied`` of a ``PackedPosition``, and has piece 0 in
+    hand. Returns None if the rows of the table are not positions.
     """
     if "lanes" not in policy.table or policy.kind == COUNTERS:
         return None
@@ -206,7 +207,7 @@ def _play_random_positions(rules: Rules) -> list[PackedPosition]:
 class ResultingForms(NamedTuple):
     """The canonical forms of the boards after turns in ``P`` positions, without and with the gifts.
 
-    Each array [P] has records of the words ``lanes`` and ``occupied``.
+    Each array [P] is a record array with two fields for the words ``lanes`` and ``occupied`` of a ``PackedPosition``.
     """
 
     boards: NDArray[Any]

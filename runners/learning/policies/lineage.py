@@ -68,7 +68,7 @@ def format_policy_lineage(archive: ArchiveStore, policy_name_or_id: str) -> list
 def _list_policy_nodes(
     archive: ArchiveStore, card: PolicyCard, node: LineageNode, seen_policy_ids: set[str]
 ) -> Iterator[LineageNode]:
-    """Yield the node of a policy, then the nodes of everything that the policy was derived from.
+    """Yield the node of a policy, then the nodes of the runs and policies from which it was made.
 
     ``node`` gives the policy's place in the tree; its other fields are filled in here.
     """
@@ -101,7 +101,7 @@ def _list_policy_nodes(
 
 
 def _count_games_by_run(archive: ArchiveStore, card: PolicyCard) -> dict[str, int]:
-    """Count, for each run, the games from which the policy was derived."""
+    """Count, for each run, the games from which the policy was made."""
     ranges = policy_store.read_table(archive, card, "games").group_by("run_id").sum()
     return dict(ranges.select("run_id", "games").rows())
 
@@ -111,7 +111,7 @@ def _list_run_nodes(
 ) -> Iterator[LineageNode]:
     """Yield the node of a run, then the nodes of the policies that played in it.
 
-    ``games`` is the number of the run's games from which the policy was derived, or None if it is not known.
+    ``games`` is the number of the run's games from which the policy was made, or None if it is not known.
     """
     record = archive.find_run(node.id)
     if record is None:
@@ -134,9 +134,10 @@ def _list_run_nodes(
 
 
 def describe_share(games: int | None, stored_games: int, players: str) -> str:
-    """Describe how many of a run's stored games a policy was derived from.
+    """Describe from how many of a run's stored games a policy was made.
 
-    ``games`` is the number of games that the policy was derived from, or None if the card does not say.
+    ``games`` is the number of games from which the policy was made, or None if the card does not say. The description
+    calls the players of the run ``players``.
     """
     if stored_games == 0 or (games is not None and games > stored_games):
         games_text = "games" if games is None else format_count_with_noun(games, "game")

@@ -37,7 +37,7 @@ ONLINE_TRAINER = "runners.training.online.Online"
 
 
 class RederivedPolicy(NamedTuple):
-    """A policy that was derived again, with notes on the runs whose games have changed since the first derivation."""
+    """A policy that was made again, with notes on the runs whose games have changed since it was first made."""
 
     policy: Policy
     notes: list[str]
@@ -176,10 +176,10 @@ def _learn_again(archive: ArchiveStore, card: PolicyCard, trusted: bool) -> Poli
 def _build_generation_reader(
     archive: ArchiveStore, card: PolicyCard
 ) -> Callable[[RunRequest], GenerationResult | None]:
-    """Build a function that reads the logged games of the next generation at each call.
+    """Build a function that, at each call, reads the logged games of the next generation.
 
-    The generations are read in the order of the runs on the card. The function returns None if this code would play the
-    generation differently, or if games are missing. Raises ``RequestError`` if one of the runs has no games.
+    The generations are read in the order of the runs on the card. The function returns None if the present code would
+    play the generation differently, or if games are missing. Raises ``RequestError`` if one of the runs has no games.
     """
     from runners.learning.training.genetic import GenerationResult
 
@@ -234,9 +234,9 @@ def _breed_again(archive: ArchiveStore, card: PolicyCard, threads: int, trusted:
 
 
 def _list_code_differences(card: PolicyCard) -> Iterator[str]:
-    """Yield the differences between this code and the code that made the policy, one line for each.
+    """Yield the differences between the present code and the code that made the policy, one line for each.
 
-    They may explain why a rebuilt policy differs from the stored one.
+    Such differences may explain why a rebuilt policy differs from the stored one.
     """
     if card.is_derived:
         code = build_kind_code_record(card.learned["derivation"]["parameters"])

@@ -80,7 +80,7 @@ class GeneticTrainer(Trainer):
 
     @abstractmethod
     def build_breeder(self) -> Breeder:
-        """Build the breeder, which makes new individuals in the way of the study that this trainer repeats.
+        """Build the breeder, which makes new individuals the way the study that this trainer repeats made them.
 
         Raises ``ValueError`` for an invalid parameter.
         """
@@ -112,7 +112,8 @@ class GeneticTrainer(Trainer):
     def effective_seats(self) -> str:
         """The way in which seats are assigned: ``swapped``, or ``fixed`` if every individual plays in seat 0 only.
 
-        If ``seats`` is null, seats are ``swapped``, except where the study has fixed seats and ``faithful`` is true.
+        If ``seats`` is null, seats are ``swapped``, unless the study has fixed seats and the setting ``faithful``, to
+        follow the study's code, is true.
         """
         return self.seats or "swapped"
 
@@ -260,7 +261,7 @@ class EvolutionTraining:
         """Run all generations, or as many as are complete when the context's ``stop`` is set.
 
         Raises ``RequestError`` before any game is played if an agent does not play these rules, or if the run of a
-        generation was begun by different code. Raises ``FailureError`` if the disk cannot be written.
+        generation was begun by different code. Raises ``FailureError`` if the disk cannot be written to.
         """
         plan = self._plan
         individuals = plan.population + plan.generations * (
@@ -315,7 +316,7 @@ class EvolutionTraining:
         return replace(self._player, label=label, params=params, policy_id=None)
 
     def _build_request(self, players: Sequence[AgentSpec]) -> RunRequest:
-        """Build the request of a run in which each of ``players`` plays against each opponent."""
+        """Build the request for a run in which each of ``players`` plays against each opponent."""
         plan, context = self._plan, self._context
         opponents = range(len(players), len(players) + len(self._opponents))
         spec = RunSpec(

@@ -59,11 +59,11 @@ def play_and_learn_and_check_room(
     column_range: tuple[int, int],
     buffers: GameBuffers,
 ) -> tuple[int, bool]:
-    """Play the games in columns ``column_range[0]`` to ``column_range[1] - 1`` of the block, and learn from each.
+    """Play the games in columns ``column_range[0]`` to ``column_range[1] - 1`` of ``buffers.games``; learn from each.
 
-    The learner learns from each game before the next one begins. ``agent_pair`` holds the learner's knowledge, which
-    changes, and the opponent's knowledge. Returns the column after the last game that was learned from, and whether the
-    learner's tables have room for more games.
+    Each column holds one game, and the learner learns from it before the next game begins. ``agent_pair`` holds the
+    knowledge of the learner, which changes, and that of the opponent, which does not. Returns the column after the last
+    game that was learned from, and whether the learner's tables have room for more games.
     """
     agent, opponents = agent_pair
     state, pair, games = buffers.state, buffers.pair, buffers.games

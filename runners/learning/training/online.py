@@ -237,7 +237,7 @@ class _OnlineTraining:
         return int(column), bool(room)
 
     def _play_and_learn_game(self, training_games: TrainingGames, column: int, games: Games) -> None:
-        """Play the game in ``column`` with the engine, which accepts any opponent, and learn from it."""
+        """Play the game in ``column`` with the ``BatchEngine``, which accepts any opponent, and learn from it."""
         engine = self._experiment.engine
         engine.replace_player(LEARNER, self.state.player)
         pair, game = divmod(column, training_games.games_per_pair)

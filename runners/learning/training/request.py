@@ -1,4 +1,4 @@
-"""The request of a training, how its policy is stored, and what is printed about it."""
+"""The request for a training, how its policy is stored, and what is printed about it."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def _describe_unused_executor(trainer: Trainer, context: TrainingContext) -> Ite
 def _build_policy_name(request: TrainingRequest) -> str:
     """Build a policy's name from the trainer's name and all changed settings, so that it differs between trainings.
 
-    If such a name would be invalid, or if different code makes a new training, the id of the training is used in place
-    of the settings.
+    If that name would be invalid, the training's id takes the place of the settings. It does so too with
+    ``archive.other_code=new``, which makes changed code begin a training of its own with the same settings.
     """
     context = request.context
     changed = {key.rpartition(".")[2]: value for key, value in request.changed_settings.items()}

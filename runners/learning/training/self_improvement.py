@@ -256,7 +256,7 @@ class _SelfImprovementTraining:
         return build_policy(request, check_and_select_build_games(request))
 
     def _build_strength_request(self, player: AgentSpec) -> RunRequest:
-        """Build the request of the games that the player plays against each opponent.
+        """Build the request for the games that the player plays against each opponent.
 
         The openings and the randomness are the same in all generations. Without openings, two deterministic players
         would play the same game again and again.
@@ -268,7 +268,7 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.strength_games)
 
     def _build_self_play_request(self, generation: int, player: AgentSpec) -> RunRequest:
-        """Build the request of the games that the player plays against itself."""
+        """Build the request for the games that the player plays against itself."""
         spec = RunSpec(
             self._context.rules,
             (player, player),
@@ -279,9 +279,10 @@ class _SelfImprovementTraining:
         return self._context.build_request(spec, self._plan.games)
 
     def _compute_run_seed(self, number: int) -> int:
-        """Compute the seed of the run with this number, which depends on how many games are requested.
+        """Compute the seed of the run with this number.
 
-        If it did not, a request for more games would extend the very runs from which stored policies were derived.
+        The seed depends on how many games are requested. Otherwise, a request for more games would extend the very runs
+        from which stored policies were learned.
         """
         return compute_run_seed(
             self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games

@@ -99,8 +99,8 @@ class Trainer(ABC):
     def train(self, context: TrainingContext) -> TrainingOutcome:
         """Train until the training is complete or ``context.stop`` is set.
 
-        Raises ``RequestError`` for an invalid context before any game is played, and ``FailureError`` if the disk
-        cannot be written; games that are already stored are kept.
+        Before any game is played, raises ``RequestError`` if the context is invalid. Raises ``FailureError`` if the
+        disk cannot be written to; games that are already stored are kept.
         """
 
 
