@@ -1,4 +1,4 @@
-"""The chosen games of a derived policy: a ``Dataset`` in memory, 44 bytes a game, or a ``GameStream`` read by file.
+"""The games from which a policy is derived: a ``Dataset`` in memory, 44 bytes a game, or a ``GameStream`` from files.
 
 Runs are in the order in which they began, as their records say, and the games of a run are in the order of their ids.
 No clock or machine changes this order. The games of the latest generation of a training come last.

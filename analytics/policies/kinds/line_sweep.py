@@ -1,7 +1,7 @@
 """One backward sweep over the numbers of pieces: each stage is fitted to exact values, or to the best replies after it.
 
 Games are read in the order of a hash of run and id, so the boards and the order in which they are learned depend only
-on the chosen games. Some boards are as they were logged. In the others, the last turns are replaced by random ones,
+on which games are read. Some boards are as they were logged. In the others, the last turns are replaced by random ones,
 because the logged players seldom make the turns of a better player. Boards whose replies show how the game ends are
 left out.
 
