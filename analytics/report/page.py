@@ -1,4 +1,4 @@
-"""A report: pictures and tables about the games that the user asks for, on a page without network and scripts.
+"""A report: pictures and tables about games, on one page that needs no network and no script.
 
 The renderer of Vega makes the pictures as SVG when the report is written, because a picture takes 10 to 20 KB, but the
 library of Vega takes 800 KB. The page can also be printed. The same archive gives the same bytes, because the only
