@@ -174,9 +174,10 @@ class LineValuesKind:
     ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
     ``agents/learning/line_features.py``, the update is in ``line_fit.py``.
 
-    Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
-    is the head of not losing, part 1 is the head of winning, and higher parts are hidden units. Raises ``ValueError``
-    for a parameter that is out of range. ``derive`` raises ``RequestError`` if the games have no board to learn from.
+    Columns: ``pieces`` int8 (on the board), ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the
+    first three. Part 0 is the head of not losing, part 1 is the head of winning, and higher parts are hidden units.
+    Raises ``ValueError`` for a parameter that is out of range. ``derive`` raises ``RequestError`` if the games have no
+    board to learn from.
     """
 
     kind: ClassVar[str] = LINE_VALUES

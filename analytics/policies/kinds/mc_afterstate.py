@@ -1,8 +1,8 @@
 """The kind 'mc_afterstate': the mean outcome of the games in which a turn was made.
 
-Afterstates are grouped one number of pieces at a time. Level n of a game is its afterstate with n pieces on the board
-and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so the keys of a level are
-sorted instead of kept in a map.
+Afterstates are grouped by the number of pieces on the board. Level n of a game is its afterstate with n pieces on the
+board and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so the keys of a level
+are sorted instead of kept in a map.
 
 The key of a canonical form with n pieces has at most 62 bits. The lowest 4 n bits are the form's four lanes, squeezed
 to the occupied cells, with lane 0 lowest. Above them is the rank of the form's mask among the canonical masks of n
