@@ -57,7 +57,7 @@ def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
 
     Each table is a Parquet file that has the same name, columns and rows as an SQL view; only the rows that belong to
     the selected games are written. Tables without rows are left out. The folder also gets a data package and a card,
-    which names ``licence``. Raises ``OSError``.
+    which names ``licence``. Raises ``OSError`` if a file cannot be written.
     """
     opened = selection.opened
     for table, belongs in TABLE_CONDITIONS.items():
@@ -106,13 +106,19 @@ def _truncate_lists_and_texts(value: Any) -> Any:
 
 
 def write_card_and_package(folder: Path, card: DatasetCard) -> None:
-    """Write the card and the data package of a folder of tables into that folder. Raises ``OSError``."""
+    """Write the card and the data package into the folder of the tables that they describe.
+
+    Raises ``OSError`` if a table cannot be read, or if a file cannot be written.
+    """
     for name, text in build_card_and_package(folder, card).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
-    """Build the card and the data package of a folder of tables, as texts keyed by file name. Raises ``OSError``."""
+    """Build the card and the data package that describe the tables in a folder, as texts keyed by file name.
+
+    Raises ``OSError`` if a table cannot be read.
+    """
     resources = [
         resource
         for path in _list_table_files_in_export_order(folder)
@@ -145,7 +151,8 @@ def build_card_and_package(folder: Path, card: DatasetCard) -> dict[str, str]:
 def _list_table_files_in_export_order(folder: Path) -> list[Path]:
     """List the CSV and Parquet files in a folder.
 
-    The tables that an export writes come first, in the order of the export. Other tables follow, sorted by name.
+    The tables that an export writes come first, in the order of the export. The remaining tables follow, sorted by
+    name.
     """
     exported_tables = [*TABLE_CONDITIONS]
     paths = (path for path in folder.iterdir() if path.suffix in (".parquet", ".csv"))

@@ -59,9 +59,10 @@ class ExportRequest:
         self._check_form()
 
     def _check_form(self) -> None:
-        """Raise ``RequestError`` if an option is missing that the format needs, or given although it has no effect.
+        """Raise ``RequestError`` if an option that the format needs is missing, or if a given option has no effect.
 
-        Formats of episodes need a perspective, which says whose rewards they contain.
+        Formats of episodes need a perspective, which says whose rewards they contain. The licence of a dataset must
+        have the form of a name on the Hub.
         """
         if self.form in formats.EPISODE_FORMATS and self.perspective is None:
             raise RequestError(
@@ -285,7 +286,10 @@ def _rename_to_output_on_success(output: Path, force: bool) -> Iterator[Temporar
 
 
 def _replace_folder_or_restore(new: Path, output: Path) -> None:
-    """Replace the folder ``output`` with ``new``. If that fails, restore the old folder and raise ``OSError``."""
+    """Replace the folder ``output`` with ``new``.
+
+    If that fails, restore the old folder and raise ``OSError``.
+    """
     before = temporary_beside(output)  # not in the room, which is removed whatever happens
     output.rename(before)
     try:

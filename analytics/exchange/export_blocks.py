@@ -33,7 +33,10 @@ IMPORTED_KEY = "imported"  # key of the spec of imported runs: their event, date
 
 
 class ExportBlock(NamedTuple):
-    """At most ``BLOCK_GAMES`` consecutive games with the same run and heading."""
+    """At most ``BLOCK_GAMES`` consecutive games of one run that share a heading.
+
+    The heading has the rules, the event, the date, the opening and the agents.
+    """
 
     heading: Heading
     record: RunRecord
@@ -136,7 +139,8 @@ def _is_gapless_unimported_run(archive: ArchiveStore, record: RunRecord) -> bool
 def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
     """Yield the seatings of a pairing in a run: two if the games of a pair have exchanged seats, otherwise one.
 
-    ``run_index`` is the index of the run in the selection.
+    ``run_index`` is the index of the run in the selection. ``is_partial_run`` says that the run is not exported whole;
+    among seatings with the same heading, those of whole runs come first.
     """
     source = record.spec.get(IMPORTED_KEY, {})
     heading_values = (

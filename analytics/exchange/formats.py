@@ -83,7 +83,7 @@ def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspectiv
 
 
 def format_record_line_without_counts(record: RunRecord, number: int) -> bytes:
-    """Format a run's record as a line of JSON, without the counts of what one archive holds of the run.
+    """Format a run's record as a line of JSON, without the counts that say how much of the run is in this archive.
 
     ``number`` is the place of the run in the order in which the exported runs began.
     """
@@ -182,7 +182,7 @@ def write_d3rlpy_npz(blocks: Iterable[tuple[ExportBlock, Episodes]], target: Exp
     """Write episodes to an ``.npz`` file of flat arrays.
 
     The lengths of the arrays are known only after the last episode, so their rows are first collected in
-    ``target.scratch``. Raises ``OSError``.
+    ``target.scratch``. Raises ``OSError`` if a file cannot be written.
     """
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
@@ -227,7 +227,10 @@ def has_only_minari_dataset(folder: Path) -> bool:
 
 
 def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportTarget) -> None:
-    """Write episodes to a new Minari dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
+    """Write episodes to a new Minari dataset.
+
+    Raises ``OSError`` if the dataset cannot be written, and ``RequestError`` if Minari is not installed.
+    """
     check_minari_library()
     import minari
     from gymnasium.spaces import Box, Discrete

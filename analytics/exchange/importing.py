@@ -38,9 +38,9 @@ LOCK_SECONDS = 600.0  # seconds in which another process may import the same gam
 
 
 class ImportedPlayer:
-    """The class that stands in records for all players of imported games.
+    """The placeholder class that represents every player of imported games in the records of runs.
 
-    It cannot be instantiated, because it is unknown how these players play.
+    It cannot be instantiated, because how these players play is unknown.
     """
 
     def __init__(self) -> NoReturn:
@@ -65,13 +65,14 @@ def import_games(
 ) -> list[ImportedRun]:
     """Add the games of a text to an archive, and return the runs that hold them.
 
-    A run that is complete in the text keeps its record and its id. Other games with the same rules, event, date and
-    opening become one run with fixed seats. If a text has grown since its last import, its new games extend its runs,
-    but new players get a run of their own. ``rules`` are keyed by name, ``code`` has the form that it has in a run's
-    record, and ``command`` is the user's command, for the records.
+    A run that is complete in the text keeps its record and its id. The remaining games with the same rules, event, date
+    and opening become one run with fixed seats. If a text has grown since its last import, its new games extend its
+    runs, but new players get a run of their own. ``rules`` are keyed by name, ``code`` has the form that it has in a
+    run's record, and ``command`` is the user's command, for the records.
 
-    Raises ``RequestError`` if the archive has other games of a complete run, and ``FailureError`` if the archive cannot
-    be written.
+    Raises ``RequestError`` if a complete run contradicts its record, or if the archive has different games under the
+    same ids: see ``list_whole_runs`` and ``add_missing_games``. Raises ``FailureError`` if the archive cannot be
+    written.
     """
     done, single = list[ImportedRun](), np.ones(len(parsed_text.tags), np.bool_)
     for run in [*list_whole_runs(parsed_text, rules)]:
@@ -222,7 +223,7 @@ def _read_pairing_text(archive: ArchiveStore, run_id: str, pairing: int, heading
 def _extend_run(archive: ArchiveStore, record: RunRecord, blocks: list[ImportBlock], rules: Rules) -> ImportedRun:
     """Add to a run those games of ``blocks`` that it lacks, and return how many games there are and how many were new.
 
-    Raises ``FailureError`` if another process extended the run with other games meanwhile.
+    Raises ``FailureError`` if another process meanwhile added games to the run that contradict ``blocks``.
     """
     with archive.lock_run(record.run_id, LOCK_SECONDS):
         lacking = []
@@ -264,9 +265,10 @@ def _write_missing_games(
 ) -> int:
     """Write the games that the archive lacks, and return their number.
 
-    ``blocks_by_pairing`` has each block with the number of its pairing. The games are numbered from ``first_unit`` on
-    in the order of the text, across all pairings. So no number occurs in two pairings: pairs with the same number would
-    have to share an imposed opening, and imported games need not.
+    ``blocks_by_pairing`` has each block with the number of its pairing. Each game becomes a unit. The units are
+    numbered from ``first_unit`` in the order of the text, across all pairings. Therefore, no number occurs in two
+    pairings: pairs of games with the same number would have to share an imposed opening, and imported games need not
+    share one.
     """
     if not blocks_by_pairing:
         return 0
@@ -358,8 +360,9 @@ def _check_tags(parsed_text: ParsedText, rows: NDArray[np.intp], record: RunReco
 def add_missing_games(archive: ArchiveStore, run: WholeRun) -> int:
     """Add to an archive those games of a run that it lacks, and return the number of games added.
 
-    Raises ``RequestError`` if the archive holds other games for the same units. The error is also raised if the archive
-    holds only a part of the run and other code played that part.
+    Raises ``RequestError`` if the archive holds different games in the same units. The error is also raised if the
+    archive holds only a part of the run, and the code that played this part differs from the code in the record of
+    ``run``.
     """
     record, line, run_id = run.record, run.record.unit_line, run.record.run_id
     existing, held = archive.find_run(run_id), archive.list_effective_ranges(run_id)

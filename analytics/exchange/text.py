@@ -404,9 +404,9 @@ def _set_outcomes_and_list_errors(
 ) -> dict[int, str]:
     """Set each game's winner and ending as the rules demand; return the error messages, keyed by the game's index.
 
-    ``tags`` [G] has the index of each game's tags in ``parsed``, where a text stands for tags that cannot be parsed.
-    Games in the mask ``unreadable`` [G], whose plies cannot be parsed, are left alone. Only errors in their tags are
-    reported.
+    ``tags`` [G] has the index of each game's tags in ``parsed``; an entry of ``parsed`` that is a string is the error
+    message for tags that cannot be parsed. The mask ``unreadable`` [G] marks the games whose plies cannot be parsed.
+    These games keep their outcome, and for them only errors in the tags are reported.
     """
     reasons: dict[int, str] = {}
     for at, entry in enumerate(parsed):

@@ -130,7 +130,7 @@ def parse_policy_table(frame: pl.DataFrame, options: ImportOptions) -> ImportedP
 class _AfterstateGroups:
     """The rows of a table, grouped by afterstate.
 
-    The groups are sorted by lanes and then by occupied, as the rows of a policy are.
+    The groups are sorted by ``lanes`` and then by ``occupied``, like the rows of a policy.
     """
 
     def __init__(self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], values: NDArray[np.float64]) -> None:
@@ -149,7 +149,10 @@ class _AfterstateGroups:
         return int((self.spread > TOLERANCE).sum())
 
     def resolve_values_to_mean_or_first(self, conflicts: str) -> NDArray[np.float64]:
-        """Return a value for each afterstate: its first row's or, if ``conflicts`` is ``mean``, its rows' mean."""
+        """Return a value for each afterstate.
+
+        It is the mean of the afterstate's rows if ``conflicts`` is ``mean``, and otherwise the value of its first row.
+        """
         firsts = self.values[self.starts]
         if conflicts != "mean":
             return firsts
@@ -178,7 +181,7 @@ def _describe_worst_conflict(
 ) -> str:
     """Describe the two rows of one afterstate whose values differ most; return "" if no rows contradict each other.
 
-    ``row_numbers`` has, for each row of ``groups``, the index of its row in ``frame``, ``cells`` and ``gifts``.
+    ``row_numbers`` maps each row of ``groups`` to the index of the same row in ``frame``, ``cells`` and ``gifts``.
     """
     if not groups.conflicts:
         return ""
@@ -266,7 +269,7 @@ def _parse_plies(text: str) -> PackedPosition:
 def _check_no_finished_line(batch: Batch, rules: Rules, find_row: Any) -> None:
     """Raise ``RequestError`` for the first position of a batch that has a finished line.
 
-    ``find_row`` returns, for the index of a position, the index of a row of the file that has this position.
+    ``find_row`` takes the index of a position, and returns the index of the first table row with this position.
     """
     finished = np.zeros(len(batch.lanes), np.bool_)
     for line in rules.lines:
@@ -286,7 +289,8 @@ def _check_no_finished_line(batch: Batch, rules: Rules, find_row: Any) -> None:
 def _parse_cells_or_pieces(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
     """Parse a column of cells or pieces, given as numbers below ``count`` or as texts: [rows] int64, NONE if empty.
 
-    ``parse`` turns a text into a number. Raises ``RequestError`` for the first row with another value.
+    ``parse`` turns a text into a number. Raises ``RequestError`` if the column holds neither whole numbers nor texts,
+    and for the first row whose value is neither empty nor a valid cell or piece.
     """
     if column.dtype.is_integer():
         numbers = column.cast(pl.Int64).fill_null(NONE).to_numpy()

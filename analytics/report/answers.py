@@ -61,10 +61,11 @@ MAX_ROWS = 50  # rows of a table for people; the frame has all rows
 
 
 def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> Result:
-    """Build the result for a crosstable: the results of every two agents, and of each agent against all others.
+    """Build the result for a crosstable: the results of each pairing, and of each agent against all others.
 
-    With ``by_seat``, there is no crosstable, but only the table with a row for every two agents, and its rows are split
-    by seat. The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
+    One table is the crosstable, and the other has a row for each pairing. With ``by_seat``, only the second table is
+    built, and its rows are split by seat. The crosstable is also left out if there are fewer than two pairings of
+    different agents. The frame has the columns of ``analytics.questions.pairings.pairings_frame``.
     """
     frame, pairings = head_to_head.to_frame(by_seat), build_pairings_table(head_to_head, by_seat)
     results = [result for result in head_to_head.results if result.first != result.second]
@@ -88,7 +89,7 @@ def build_crosstable_result(head_to_head: HeadToHead, by_seat: bool = False) -> 
 def build_ratings_result(
     head_to_head: HeadToHead, fit: Ratings, anchor: str | None = None, anchor_elo: float = 0.0
 ) -> Result:
-    """Build the result for ratings: a table for each group of agents that met, and a figure of the best agents.
+    """Build the result for ratings: a table for each group of agents that met, and a chart of the best agents.
 
     ``anchor`` and ``anchor_elo`` are the arguments with which ``fit`` was made; the titles of the tables name them. The
     frame is that of ``Ratings.to_frame``.
@@ -118,8 +119,9 @@ DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
     """Answer a query about the decisions in a position.
 
-    If the query names no kind of decision and ``with_turns`` is set, a second table has the first ``MAX_TURNS`` turns
-    in the order that the query asks for. The frame has the columns of
+    The first table has the decisions of the kind that the query names or, by default, of the kind that comes next in
+    the position. If the query names no kind and ``with_turns`` is set, a second table has the first ``MAX_TURNS``
+    turns, in the order that the query asks for. The frame has the columns of
     ``analytics.questions.openings.explore_position``.
     """
     answer = run_openings_query(opened, query)
@@ -179,7 +181,10 @@ def _describe_deciders(query: OpeningsQuery) -> str:
 
 
 def describe_choices_a_row_stands_for(answer: OpeningsResult, rows: pl.DataFrame) -> str:
-    """Describe which equivalent choices a row of an answer about openings represents, with examples from ``rows``."""
+    """Describe which choices, equivalent by symmetry, a row of an answer about openings stands for.
+
+    The description has examples from ``rows``.
+    """
     if answer.first_free:
         return "Up to symmetry: a row stands for as many choices in its position as alike says"
     cells = set(rows["cell"]) if "cell" in rows.columns else set()
@@ -225,7 +230,7 @@ def build_policies_result(frame: pl.DataFrame) -> Result:
 def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None) -> Result:
     """Build the result that lists the rows of a frame under a title; people see the first ``MAX_ROWS`` rows.
 
-    ``total`` is the number of all rows if ``frame`` has only some of them.
+    ``total`` is the total number of rows, if ``frame`` holds only some of them.
     """
     count = frame.height if total is None else total
     first_rows = frame.head(MAX_ROWS)
@@ -236,11 +241,20 @@ def build_list_result(title: str, frame: pl.DataFrame, total: int | None = None)
 def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: LoggedEvaluations) -> Result:
     """Build the result for one game: a row for each decision, and a picture of the boards after each ply.
 
-    Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
-    ``imposed``; ``value_before``, ``value_after`` (exact, 1 won, 0 drawn, -1 lost for the agent that decides) and
-    ``regret`` (half-points), all null if the decision is not judged; ``evaluation`` (-1 to 1), the value that the agent
-    expected of the turn that begins with the decision, and ``seconds``, both null if they are not logged; ``position``,
-    the position before the decision, in the form that ``quarto.solve`` and ``qarena solve`` take.
+    Columns:
+
+    - ``ply``, ``kind`` (gift or placement), ``seat`` and ``agent``;
+    - ``choice``: the piece or the cell, as text, or both if the mover chooses the piece;
+    - ``imposed``: whether the decision was imposed;
+    - ``value_before``, ``value_after``: the exact values before and after the decision, for the agent that decides (1
+      won, 0 drawn, -1 lost), or null if the decision is not judged;
+    - ``regret`` (half-points), or null if the decision is not judged;
+    - ``evaluation`` (-1 to 1): the value that the agent reported for its turn, or null if none is logged;
+    - ``seconds``: the time that the turn took, or null if none is logged;
+    - ``position``: the position before the decision, in the form that ``quarto.solve`` and ``qarena solve`` take.
+
+    The evaluation of a turn is in the row of its placement. The first gift that an agent chose belongs to no placement:
+    its evaluation is in its own row if the gift begins the game, and otherwise in the row before.
     """
     decisions = list_decisions(game, judgements)
     frame = pl.DataFrame(

@@ -29,8 +29,8 @@ END_DECISIONS = 4.0  # length of the end of an animation, in decisions
 def render_stroke_path(line: Line) -> str:
     """Render the path through the centres of a line's cells, as SVG path data in units of one cell.
 
-    The path extends a little beyond the outer centres. A line that continues at the opposite edge is drawn as far as
-    both edges. A square is drawn as a closed path.
+    The path extends a little beyond the centres of the first and the last cell. If the line wraps around the board,
+    each part is drawn up to the edge. A line whose cells form a square is drawn as a closed path.
     """
     cells = [divmod(cell, SIDE) for cell in line]
     is_square = len({row for row, _ in cells}) == 2
@@ -149,7 +149,7 @@ LINE_HEIGHT, MAX_NAME_LETTERS = 18, 18  # height of a line in a caption, and lon
 def render_animated_game_svg(game: Game, names: Sequence[str], title: str, setup_plies: int = 0) -> str:
     """Render a game as an animated SVG, in which each piece is given and then placed.
 
-    The SVG has a style, but no script. The first ``setup_plies`` plies are on the board from the beginning. ``names``
+    The SVG contains CSS, but no script. The first ``setup_plies`` plies are on the board from the beginning. ``names``
     has the players' names by seat. Readers who prefer reduced motion see only the end of the game.
     """
     plies = range(setup_plies, len(game.plies))

@@ -24,9 +24,9 @@ FRAME_FORMATS = ("table", *STREAMED_FORMATS)  # formats that need only rows
 def write_rows(format_name: str, rows: pl.LazyFrame, cancel_query: Callable[[], None], out: BinaryIO) -> None:
     """Write rows to ``out`` in a format: ``table``, ``csv``, ``spreadsheet``, ``json`` or ``parquet``.
 
-    ``spreadsheet`` is CSV in which no text is read as a formula. The formats in ``STREAMED_FORMATS`` are written in
-    batches. ``cancel_query`` is a function that ends the query; it is called if a batch cannot be written. Raises
-    ``RequestError`` for dates that Polars cannot represent.
+    ``spreadsheet`` is CSV escaped so that spreadsheet programs do not read any text as a formula. The formats in
+    ``STREAMED_FORMATS`` are written in batches. ``cancel_query`` is a function that ends the query; it is called if a
+    batch cannot be written. Raises ``RequestError`` for dates that Polars cannot represent.
     """
     _WRITERS[format_name](rows, cancel_query, out)
 
@@ -40,7 +40,7 @@ def _stream_csv(
 ) -> None:
     """Write rows to ``out`` as CSV: first the header, and then the rows in batches.
 
-    With ``for_spreadsheet``, no text is read as a formula.
+    With ``for_spreadsheet``, texts are escaped so that a spreadsheet program does not read them as formulas.
     """
 
     def write_batch_without_header(batch: pl.DataFrame) -> None:
@@ -86,7 +86,7 @@ def pass_batches_and_cancel_on_error(
     """Pass the rows to ``receive_batch`` in batches of ``size`` rows, or in Polars' own batches if ``size`` is None.
 
     After the first error of ``receive_batch``, ``cancel_query`` is called to end the query, and no more rows are
-    passed. The error is raised when no thread reads rows any more.
+    passed. The error is raised only after all threads have stopped reading rows.
     """
     errors: list[BaseException] = []
 
@@ -124,7 +124,7 @@ def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool =
 
 
 def _encode_json_row(row: Mapping[str, Any]) -> bytes:
-    """Encode a row as a JSON object in UTF-8, in which hidden characters are escaped."""
+    """Encode a row as a JSON object in UTF-8, with hidden characters escaped, such as control characters."""
     text = json.dumps({name: _to_json_value(value) for name, value in row.items()}, ensure_ascii=False)
     return escape_hidden_json(text).encode()
 

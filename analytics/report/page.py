@@ -1,4 +1,4 @@
-"""A report: pictures and tables about the chosen games, on one page that needs no network and no script.
+"""A report: pictures and tables about games, on one page that needs no network and no script.
 
 The renderer of Vega makes the pictures as SVG when the report is written, because a picture takes 10 to 20 KB, but the
 library of Vega takes 800 KB. The page can also be printed. The same archive gives the same bytes, because the only
@@ -42,9 +42,10 @@ class Subject(NamedTuple):
         return replace(self.section_builder(data), title=f"{self.name}{title_suffix}")
 
     def build_sections(self, data: ReportData, data_by_rules: Sequence[ReportData]) -> list[Result]:
-        """Build one section about all games or, if ``by_rules`` is set, one section for each of ``data_by_rules``.
+        """Build the sections of this subject: one for all games of ``data``, or one for each of ``data_by_rules``.
 
-        The title of a section names the rules if there are several rule sets.
+        The subject's attribute ``by_rules`` decides which. If ``data_by_rules`` has several items, the titles of their
+        sections name the rules.
         """
         if not self.by_rules:
             return [self.build_section(data)]

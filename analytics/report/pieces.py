@@ -36,7 +36,7 @@ DARK = PieceColours("#a57be6", "#8150c8", "#6638ab", "#2c1357", "#210d42", "#e6d
 def render_piece_from_symbols(piece: int) -> str:
     """Render a piece as a reference to its symbol; the page must contain ``piece_symbols``.
 
-    Screen readers skip the piece, because a text beside it names it.
+    Screen readers skip the picture, because the text beside it names the piece.
     """
     return f'<svg class="piece" viewBox="0 0 54 54" aria-hidden="true"><use href="#piece-{piece}"/></svg>'
 
@@ -63,9 +63,10 @@ def piece_shapes(piece: int) -> str:
 
 
 def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
-    """Render a round piece; ``top`` is the y coordinate of its upper face, and ``bands`` are those of its bands.
+    """Render a round piece.
 
-    With ``hollow``, the upper face has a hole.
+    ``top`` is the y coordinate of the upper face, and ``bands`` has the y coordinates of the bands. With ``hollow``,
+    the upper face has a hole.
     """
     left, right, arc = MIDDLE - 16, MIDDLE + 16, "A16 7 0 0 0"
     shapes = [
@@ -79,9 +80,10 @@ def _render_cylinder(top: int, paint: PieceColours, bands: list[int], hollow: bo
 
 
 def _render_prism(top: int, paint: PieceColours, bands: list[int], hollow: bool) -> str:
-    """Render a square piece; ``top`` is the y coordinate of its upper face, and ``bands`` are those of its bands.
+    """Render a square piece.
 
-    With ``hollow``, the upper face has a hole.
+    ``top`` is the y coordinate of the upper face, and ``bands`` has the y coordinates of the bands. With ``hollow``,
+    the upper face has a hole.
     """
     left, right, foot = MIDDLE - 19, MIDDLE + 19, FLOOR + 8
     edges = f"M{left} {top}V{FLOOR}L{MIDDLE} {foot}L{right} {FLOOR}V{top}M{MIDDLE} {top + 8}V{foot}"

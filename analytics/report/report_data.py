@@ -1,4 +1,4 @@
-"""The chosen games that a report shows, with their runs, tallies and agents. Each agent has a colour."""
+"""The games that a report is about, with their runs, tallies and agents. Each agent has a colour."""
 
 from __future__ import annotations
 
@@ -48,25 +48,29 @@ class ReportData:
 
     @cached_property
     def records(self) -> Mapping[str, RunRecord]:
-        """The records of the runs with chosen games, by run id, oldest first."""
+        """The records of the runs that contain games of this report, by run id, oldest first."""
         return {record.run_id: record for record in self.selection.runs}
 
     @property
     def results_by_pairing(self) -> ResultsByPairing:
         """The results by run and pairing number.
 
-        They are loaded from stored tallies if only whole runs are chosen, and otherwise counted from the games.
+        They are loaded from stored tallies if the report is about all games of its runs, and otherwise counted from the
+        games.
         """
         return self._results_and_names.results
 
     @property
     def agent_names(self) -> AgentNames:
-        """The names of the agents. If different code played under one label, each code has a name of its own."""
+        """The names of the agents.
+
+        If different versions of an agent's code played under one label, each version has its own name.
+        """
         return self._results_and_names.names
 
     @cached_property
     def _results_and_names(self) -> NamedResults:
-        """The results by pairing, in which names replace the agents' labels, and these names."""
+        """A pair: the results by pairing, in which agents have names instead of labels, and these names."""
         if self.parent is not None:
             results, names = self.parent._results_and_names
             return NamedResults({key: result for key, result in results.items() if key[0] in self.records}, names)
@@ -101,16 +105,16 @@ class ReportData:
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
-        """The pairs of games whose openings several pairings played, or None if there are no such pairs.
+        """Counts of the pairs of games whose openings were played by more than one pairing, or None if there are none.
 
-        Intervals count all pairs with the same opening as one unit.
+        When intervals are computed, all pairs with the same opening count as one independent observation.
         """
         where = None if self.selection.has_only_whole_runs else self.selection.where
         return load_shared_openings(self.opened, where, self.selection.runs, self.results_by_pairing)
 
     @cached_property
     def results_summed_over_runs(self) -> tuple[PairingResult, ...]:
-        """The results of every two agents, summed over all runs."""
+        """The results of each pairing of two agents, summed over all runs."""
         return merge_results_by_agents(self.results_by_pairing.values(), self.shared_openings)
 
     @cached_property
@@ -244,7 +248,7 @@ class ReportData:
 
     @cached_property
     def total_tally(self) -> Tally:
-        """The sum of the tallies of all agents."""
+        """The sum of the tallies of all pairings."""
         return reduce(Tally.__add__, self.tallies_by_agents.values(), Tally())
 
     def run_named_query(self, name: str, plies: range | None = None) -> pl.DataFrame:
@@ -264,8 +268,14 @@ class ReportData:
     def seat_assignments_frame(self) -> pl.DataFrame:
         """Return which agent had which seat, with a row for each run, pairing, and game of a pair.
 
-        Columns: ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
-        ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
+        Columns:
+
+        - ``run_id`` (String) and ``pairing`` (Int64);
+        - ``game`` (Int64): 0 or 1, the place of the game in its pair;
+        - ``agent_0``, ``agent_1`` (String): the names of the agents by seat;
+        - ``rules`` (String): the name of the rules;
+        - ``mover_chooses`` (Boolean): whether the mover chooses the piece under these rules;
+        - ``imposed`` (Int64): the number of imposed plies.
         """
         rows = []
         for run_id, record in self.records.items():

@@ -40,8 +40,8 @@ MAX_NAMED_COLUMNS = 5  # of the frame, in the short form of a result
 class Result:
     """The answer to a question: all rows in ``frame``, and the tables and figures that people see.
 
-    ``print(result)`` shows the answer as a terminal does, and a notebook shows it as a page. If ``missing`` is not
-    empty, it says why there is nothing to show, and ``frame`` has no rows.
+    ``print(result)`` shows the tables and remarks in the form that the commands print, and a notebook shows the result
+    as HTML. If ``missing`` is not empty, it says why there is nothing to show, and ``frame`` has no rows.
 
     Examples:
         >>> import analytics
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def for_python(self) -> Result:
-        """The same result for users of Python: its remarks name calls of Python instead of commands."""
+        """The same result for Python users: its remarks name Python calls instead of commands."""
         omissions = [f"{text}: the frame has all" for text in self.omissions]
         return replace(
             self,
@@ -145,8 +145,9 @@ class Result:
 
         Args:
             console: The console of ``rich``.
-            wide: Whether to print the tables at full width; None means that the user has no such option.
-            is_document: Whether to print the table ``numbers`` even if ``prints_numbers`` is False.
+            wide: Whether to print the tables at full width; None if the caller offers no option ``--wide``.
+            is_document: Whether the output is a document, in which the table ``numbers`` is printed even if
+                ``prints_numbers`` is False.
 
         """
         drawn = self if is_document or self.prints_numbers else replace(self, numbers=None)
@@ -209,7 +210,7 @@ class Result:
 
 
 def _word_table_for_python(table: Table) -> Table:
-    """Return a table whose title and legend name calls of Python instead of commands."""
+    """Return a table whose title and legend name Python calls instead of commands."""
     return replace(table, title=word_for_python(table.title), legend=word_for_python(table.legend))
 
 

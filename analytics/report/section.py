@@ -23,7 +23,7 @@ def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = Fals
 
 
 def agent_table(data: ReportData, caption: str, frame: pl.DataFrame, other_columns: Sequence[ResultColumn]) -> Table:
-    """Build a table with the column ``agent`` of a frame, in the agents' colours, followed by other columns."""
+    """Build a table with the column ``agent`` of a frame, in the agents' colours, followed by ``other_columns``."""
     return Table(caption, [text_column("agent", agent_cells(data, frame["agent"])), *other_columns])
 
 
@@ -56,11 +56,12 @@ def build_section_by_ply(
 ) -> Result:
     """Build a section about the turns of agents, with one table over all plies and one table by ply.
 
-    The table by ply is not printed. If ``summarise`` returns no rows, the section only says what is ``missing``.
+    The table by ply is not printed. If ``summarise`` returns no rows, the section only shows the remark ``missing``.
 
     Args:
         data: The games and agents.
-        summarise: A function that returns a row for each agent or, if its flag is set, for each agent and ply.
+        summarise: A function that returns a row for each agent or, if its second argument is True, for each agent and
+            ply.
         missing: Why there is nothing to show, if ``summarise`` returns no rows.
         build_parts: A function that builds the table over all plies, the table by ply and the figures, from the rows of
             the agents that are shown.
@@ -78,5 +79,5 @@ def build_section_by_ply(
 
 
 def assign_figure_ids(prefix: str, figures: Iterable[Figure]) -> list[Figure]:
-    """Return the figures with names that consist of ``prefix`` and a number, which makes their ids in a page unique."""
+    """Return the figures, renamed to ``prefix`` and a number, so that their ids are unique in a page."""
     return [replace(figure, name=f"{prefix}{number}-") for number, figure in enumerate(figures)]

@@ -216,7 +216,7 @@ def _render_svg_element(drawing: SvgPicture, margin: int, attributes: str = "", 
 
 
 def _render_dark_style_element() -> str:
-    """Render the style that replaces the colours of a picture for readers who prefer dark pages."""
+    """Render the ``<style>`` element that replaces the colours of a picture for readers who prefer dark mode."""
     colours = DARK | dict(AGENT_COLOURS) | dict(RESULT_COLOURS.values())
     rules = "".join(
         f'[{name}="{light}"]{{{name}:{dark}}}' for light, dark in colours.items() for name in ("fill", "stroke")
@@ -314,9 +314,9 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
       with its 95 % interval.
     - With ``generation``, each column of type Float64 is a line.
     - With ``strength`` as well as ``generation``, the lines are the columns ``v OPPONENT``. The columns
-      ``v OPPONENT low`` and ``v OPPONENT high`` have their 95 % intervals.
-    - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` for each number of ``pieces``.
-      Where these are missing, ``not_lost`` and ``won`` replace them.
+      ``v OPPONENT low`` and ``v OPPONENT high`` hold the ends of each line's 95 % interval.
+    - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won``, for each number of pieces on
+      the board (column ``pieces``). Where these errors are missing, ``not_lost`` and ``won`` replace them.
     """
     lines = [line for text in subtitle for line in wrap_text(text, LINE_LETTERS)]
     return render_svg(style_chart(build_curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()
@@ -355,7 +355,7 @@ def _build_win_rate_by_games_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_strength_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of points a game against each opponent, by generation, with 95 % intervals."""
+    """Build the chart of points per game against each opponent, by generation, with 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
@@ -378,9 +378,9 @@ def _build_strength_chart(curve: pl.DataFrame) -> Spec:
 
 
 def _build_passes_chart(curve: pl.DataFrame) -> Spec:
-    """Build the chart of the mean squared errors by pass, with a line for each number of pieces.
+    """Build the chart of the mean squared errors by pass, with a line for each number of pieces on the board.
 
-    The errors are those of two predicted chances: of not losing, and of winning.
+    The errors are those of two predicted probabilities: not losing, and winning.
     """
     chances = {"not_lost": "not lost", "won": "won"}
     rows = pl.concat(

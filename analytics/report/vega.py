@@ -35,7 +35,7 @@ def nominal(column: str, **more: Any) -> Spec:
 
 
 def range_end(column: str) -> Spec:
-    """Return the channel for the second end of a range, such as ``y2``, whose first end is ``y``."""
+    """Return the channel for the second end of a range, for example ``y2`` for a range that begins at channel ``y``."""
     return {"field": column}
 
 

@@ -1,11 +1,11 @@
-"""The chosen games of a derived policy: a ``Dataset`` in memory, 44 bytes a game, or a ``GameStream`` read by file.
+"""The games from which a policy is derived: a ``Dataset`` in memory, 44 bytes a game, or a ``GameStream`` from files.
 
 Runs are in the order in which they began, as their records say, and the games of a run are in the order of their ids.
 No clock or machine changes this order. The games of the latest generation of a training come last.
 
 The ids of a policy's games are stored beside the policy: ``games.parquet`` has a row for each range of ids.
-``select_source_games`` finds these games again. The condition that chose the games is not asked again, so games that
-were added later change nothing.
+``select_source_games`` finds these games again. The condition that selected the games is not asked again, so games
+that were added later change nothing.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Dataset:
             yield record, RangeGames(self.game_id[rows], self.opening[rows], select_games(self.games, rows))
 
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
-        """Return ``NO_VALUE`` for every turn, because a dataset in memory has no evaluations: [16, G]."""
+        """Return an array [16, G] filled with ``NO_VALUE``, because a dataset in memory has no evaluations."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
     @property
@@ -101,7 +101,7 @@ class Dataset:
         )
 
     def compute_fingerprints(self, threads: int) -> dict[str, str]:
-        """Compute the fingerprint of the chosen games of each run; return the fingerprints by run id.
+        """Compute the fingerprint of each run's games in this dataset; return the fingerprints by run id.
 
         Each fingerprint has 16 hex digits.
         """
@@ -144,8 +144,8 @@ class GameSource(Protocol):
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
-        Row n holds the value of the turn that placed the piece of ply n. If all plies up to and including ply n were
-        imposed, row n holds the value of the first gift that a player chose.
+        Row n holds the value of the turn that placed the piece of ply n. No player chose an imposed placement; the row
+        of the last one holds the value of the first gift that a player chose.
         """
         ...
 
@@ -261,7 +261,7 @@ def check_rules_and_sort_for_learning(
 ) -> tuple[RunRecord, ...]:
     """Sort runs by the place of their ids in ``run_order`` or, without it, by the order in which they began.
 
-    Raises ``RequestError`` if a policy cannot be learned from the runs' rules: see
+    Raises ``RequestError`` if no policy can be learned under the rules of the runs: see
     ``_check_same_rules_with_choosing_opponent``.
     """
     _check_same_rules_with_choosing_opponent(runs)
@@ -356,7 +356,7 @@ class GameStream:
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 
     def _read_run_blocks(self, record: RunRecord) -> Iterator[RangeGames]:
-        """Yield the chosen games of one run in blocks, sorted by pairing and pair."""
+        """Yield those games of a run that are in the selection, in blocks, sorted by pairing and pair."""
         archive = self._selection.opened.archive
         chosen_ids = [*self._selection.list_ranges_with_ids_of_run(record)]
         pair_ranges = [

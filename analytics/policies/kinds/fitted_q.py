@@ -31,8 +31,8 @@ class FittedQ:
     """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
 
     The value of a turn is minus ``discount`` times the value of the position that the turn leaves to the opponent. The
-    value of a position is 1 if the piece in hand finishes a line there. Otherwise, it is the maximum over the logged
-    games that met the position: a game that ended with the next placement contributes its result, and any other game
+    value of a position is 1 if the piece in hand can finish a line. Otherwise, it is the maximum over the logged games
+    that met the position: a game that ended with the next placement contributes its result, and a game that went on
     contributes the value of the turn that was made there. Turns that nobody made do not contribute (S. Fujimoto et al.,
     Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns do contribute, because it does not
     matter who chose them.
@@ -40,9 +40,15 @@ class FittedQ:
     Each ply adds a piece, so one sweep from the last ply to the first reaches the fixed point exactly. Maxima and
     products do not depend on the order of games.
 
-    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64. There is a row for each
-    afterstate that at least ``least`` games met; a rarer afterstate has no row, although it contributed to the values
-    of earlier afterstates. Raises ``ValueError`` for a parameter that is out of range.
+    There is a row for each afterstate that at least ``least`` games met; a rarer afterstate has no row, although it
+    contributed to the values of earlier afterstates. Afterstates are in canonical form. Columns:
+
+    - ``lanes`` int64: the pieces on the board, as four masks of 16 cells, one mask for each attribute;
+    - ``occupied`` int32: the mask of the occupied cells;
+    - ``count`` int64: the number of games that met the afterstate;
+    - ``value`` float64: the value for the player who made the turn.
+
+    Raises ``ValueError`` for a parameter that is out of range.
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:
@@ -63,11 +69,11 @@ class FittedQ:
     def _fit_best_values_of_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, turn_values: NDArray[np.float64], threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Compute the values of the afterstates with ``pieces`` pieces, and return the columns of their rows.
+        """Compute the values of the afterstates with ``pieces`` pieces on the board; return the columns of their rows.
 
-        The columns are lanes, occupied, counts and values. Afterstates that fewer than ``least`` games met are left
-        out. On entry, ``turn_values`` [G] has the value of each game's turn that leaves one piece more on the board. It
-        is overwritten with the value of the game's turn that leaves ``pieces`` pieces.
+        The columns are ``lanes``, ``occupied``, ``count`` and ``value``. Afterstates that fewer than ``least`` games
+        met are left out. On entry, ``turn_values`` [G] has, for each game, the value of the turn that leaves
+        ``pieces + 1`` pieces on the board; on return, that of the turn that leaves ``pieces`` pieces.
         """
         games, level, size = dataset.games, build_level(dataset.rules, pieces), len(dataset.game_id)
         keys, wins, rules = np.empty(size, np.uint64), np.empty(size, np.bool_), dataset.rules.tables
@@ -86,7 +92,7 @@ class FittedQ:
 
 
 class FittedLevel(NamedTuple):
-    """The distinct afterstates with one number of pieces, the number of games that met each, and their values.
+    """The distinct afterstates with the same number of pieces on the board: the games that met each, and their values.
 
     All arrays are [K], where K is the number of distinct afterstates.
     """

@@ -18,9 +18,9 @@ from quarto.position import ALL_PIECES
 class Gift:
     """The giver's probability of losing, by the features of the gift (``agents/gifts.py``).
 
-    Only gifts that a player chose are counted. ``risk`` is estimated as (losses + smoothing) / (count + 2 smoothing),
-    as if ``smoothing`` more games had been lost and as many more had not been lost. A smoothing of 1 gives Laplace's
-    rule of succession.
+    Only gifts that a player chose are counted. ``risk`` is estimated as
+    ``(losses + smoothing) / (count + 2 * smoothing)``, as if ``smoothing`` more games had been lost and as many more
+    had not been lost. A smoothing of 1 gives Laplace's rule of succession.
 
     Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64.
     There is a row for each combination of features that occurs in the games, in ascending order. Raises ``ValueError``
@@ -36,9 +36,9 @@ class Gift:
         return self.policy_from_counts(self.count(dataset, threads))
 
     def count(self, dataset: Dataset, threads: int) -> NDArray[np.int64]:
-        """Count the chosen gifts by their features: [2, COMBINATIONS].
+        """Count the gifts that players chose, by their features: [2, COMBINATIONS].
 
-        Row 0 is for gifts whose giver lost the game, row 1 for all others.
+        Row 0 is for gifts whose giver lost the game, row 1 for gifts whose giver did not lose.
         """
         rules = dataset.rules.tables
 
@@ -65,7 +65,8 @@ def add_gift_counts_by_features(
 ) -> None:
     """Count the gifts that players chose in the games of ``span``, by features, and add the counts to ``counts``.
 
-    ``counts`` is [2, COMBINATIONS]: row 0 is for gifts whose giver lost the game, row 1 for all others.
+    ``counts`` is [2, COMBINATIONS]: row 0 is for gifts whose giver lost the game, row 1 for gifts whose giver did not
+    lose.
     """
     for game in range(span[0], span[1]):
         lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)

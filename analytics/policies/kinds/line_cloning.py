@@ -91,8 +91,9 @@ def fill_gifts_and_count_unless_win(
 ) -> int:
     """Fill ``memory.gifts`` with the safe gifts after a placement on each of ``cells`` (bits); return the turn count.
 
-    A turn is a cell with one of its safe gifts. If ``cells`` has several cells and the piece in hand could finish a
-    line, return 0, so that no turns are compared.
+    A turn is a cell with one of its safe gifts. If ``cells`` has more than one cell, so that the mover had a choice of
+    cell, and the piece in hand could finish a line, return 0 so that no turns are compared: the policy's player would
+    win without its weights.
     """
     before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
     fill_line_states(lanes, occupied, words, before)
@@ -132,10 +133,11 @@ def turn_at(number: int, memory: TurnMemory) -> tuple[int, int]:
 
 @inline_function
 def fill_sampled_turn_numbers(logged: int, turns: int, word: int, numbers: Any) -> int:
-    """Write the indices of the logged turn and of random other turns into ``numbers``; return how many were written.
+    """Write the index of the logged turn, then those of random other turns, into ``numbers``; return their count.
 
-    ``numbers`` is [SAMPLED_TURNS]. The index of the logged turn, ``logged``, comes first. The others are below
-    ``turns``; if there is room for all of them, all are taken. ``word`` is the random word from which they are drawn.
+    ``numbers`` is [SAMPLED_TURNS], and ``logged`` is the index of the logged turn. If ``numbers`` has room for all
+    ``turns`` turns, all are taken. Otherwise, the remaining indices are drawn from 0 to ``turns`` - 1 with the random
+    word ``word``; an index that is drawn again is left out.
     """
     numbers[0], count = logged, int64(1)
     if turns <= SAMPLED_TURNS:
@@ -183,8 +185,8 @@ def fill_turn_features_and_values(
 def fill_pairwise_gradients_and_add_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
     """Write the gradients of the values of ``count`` turns into ``memory.errors``; row 0 is the logged turn.
 
-    The logged turn is compared with each other turn. For each head, the mean squared error of these comparisons is
-    added to ``squared_errors`` [HEADS].
+    The logged turn is compared with each of the other turns. For each head, the mean squared error of these comparisons
+    is added to ``squared_errors`` [HEADS].
     """
     for head in range(HEADS):
         memory.errors[0, head] = np.float32(0.0)
@@ -273,15 +275,18 @@ def select_cloning_block(
 def learn_stages_from_turns(
     dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """Learn weights that prefer the logged turns to other turns; return the weights by stage, and each pass's errors.
+    """Learn weights that prefer logged turns to the alternatives; return the weights by stage, and each pass's errors.
 
-    A stage is a number of pieces on the board, and ``words`` has the feature tables of the rules. The turns are those
-    of the agent with the label ``agent``, or all turns if it is None. Raises ``RequestError`` if this agent played none
-    of the games.
+    The alternatives are random turns that the player could have made instead. A stage is a number of pieces on the
+    board, and ``words`` has the feature tables of the rules. The turns are those of the agent with the label ``agent``,
+    or all turns if it is None. Raises ``RequestError`` if this agent played none of the games.
     """
 
     def read_learners(number: int) -> Iterator[StageLearner]:
-        """Yield a learner for each block of games in pass ``number``; each pass compares other random turns."""
+        """Yield a learner for each block of games in pass ``number``.
+
+        Each pass draws different random turns to compare the logged turns with.
+        """
         met = False
         for record, range_games in dataset.read_blocks():
             seats = find_agent_seat_bits(agent, record, range_games.game_id)

@@ -29,7 +29,10 @@ HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # bounds of the random weights before 
 
 
 class Examples(NamedTuple):
-    """The features of ``N`` afterstates with the same number of pieces, and the chances that the heads should learn."""
+    """The features of ``N`` afterstates with the same number of pieces on the board, with targets for the heads.
+
+    The targets are the chances of not losing and of winning.
+    """
 
     feature_numbers: NDArray[np.int32]  # [M] numbers of features, one afterstate after the other
     begins: NDArray[np.int64]  # [N + 1] index of each afterstate's first feature, and M
@@ -134,8 +137,9 @@ def learn_feature_weights(
     """Update the weights of the ``count`` features of one afterstate.
 
     ``slopes`` and ``mean`` come from ``learn_output_weights_and_fill_slopes``, ``steps`` from ``allocate_step_memory``.
-    The sums of squares do not depend on the weights, so all of them are computed first. The square roots and divisions,
-    which take most of the time, then work on adjacent numbers, so the processor computes several of them at once.
+    The running sums of squared gradients, which scale the steps, do not depend on the weights, so all of them are
+    computed first. The square roots and divisions, which take most of the time, then work on adjacent numbers, so the
+    processor computes several of them at once.
     """
     for head in range(HEADS):
         square = errors[head] * errors[head]

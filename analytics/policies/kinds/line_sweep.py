@@ -1,9 +1,9 @@
-"""One backward sweep over the numbers of pieces: each stage is fitted to exact values, or to the best replies after it.
+"""One backward sweep over the stages: each stage is fitted to exact values, or to the best replies after it.
 
-Games are read in the order of a hash of run and id, so the boards and the order in which they are learned depend only
-on the chosen games. Some boards are as they were logged. In the others, the last turns are replaced by random ones,
-because the logged players seldom make the turns of a better player. Boards whose replies show how the game ends are
-left out.
+A stage is a number of pieces on the board. Games are read in the order of a hash of run and id, so the boards and the
+order in which they are learned depend only on which games are read. Some boards are as they were logged. In the
+remaining boards, the last turns are replaced with random ones, because the logged players seldom make the turns of a
+better player. Boards whose replies show how the game ends are left out.
 
 Each stage is learned by a single thread, so there are no races. Meanwhile, other threads prepare the next stages.
 """
@@ -59,7 +59,7 @@ HELD_OUT_ONE_IN = 16  # one game in so many measures the error and is not learne
 
 
 class StagePlan(NamedTuple):
-    """How one stage is learned, that is, the afterstates with one number of pieces on the board."""
+    """How to learn one stage. A stage is a number of pieces on the board."""
 
     games: int  # at most so many games, whose boards are learned from
     turns: tuple[int, int] = (1, 2)  # second-last turns, and last turns after each; the first is as logged
@@ -94,7 +94,10 @@ def build_stage_plans(games: int, passes: int | None) -> dict[int, StagePlan]:
 
 
 class StageBoards(NamedTuple):
-    """``N`` afterstates with the same number of pieces. In none of them can the gift finish a line at once."""
+    """``N`` afterstates with the same number of pieces on the board.
+
+    In none of them can the gift finish a line at once.
+    """
 
     lanes: NDArray[np.uint64]  # [N]
     occupied: NDArray[np.int64]  # [N]
@@ -131,7 +134,7 @@ class GameSample(NamedTuple):
 
 
 def sample_games(dataset: GameSource, seed: int) -> GameSample:
-    """Return a random sample of games, sorted by random word; the sample has about ``MAX_GAMES`` games at most."""
+    """Return a random sample of games, sorted by random word; the sample has at most about ``MAX_GAMES`` games."""
     limit = np.uint64(min(MAX_GAMES / dataset.size, 1.0) * MAX_WORD)
     words, parts = [], []
     for record, part in dataset.read_blocks():
@@ -147,7 +150,7 @@ def sample_games(dataset: GameSource, seed: int) -> GameSample:
 
 @kernel()
 def compute_game_words(run_key: int, game_id: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """Compute a random word for each game of a run, [G] uint64; a game's word does not depend on the other games.
+    """Compute a random word for each game of a run, [G] uint64, from the run, the game's id and ``seed`` alone.
 
     ``run_key`` is the number that ``run_id_to_stream_key`` returns for the run.
     """
@@ -207,12 +210,13 @@ SECOND_LAST_DRAWS = 512  # the first of the random words for second-last turns; 
 def fill_stage_boards(
     chosen: GameSample, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates that have ``stage`` pieces; return the number of boards.
+    """Fill ``boards`` with afterstates that have ``stage`` pieces on the board; return the number of afterstates.
 
     They come from the games with the indices ``span[0]`` up to but not including ``span[1]``. ``turns`` says how many
-    boards replace the last turns of each game: see ``StagePlan``. The logged boards of all these games come first. They
-    are followed by boards whose last turn is replaced with a random one (see ``sample_cell_and_safe_gift``), and then
-    by boards whose second-last turn is replaced as well.
+    second-last turns each game gets, and how many last turns follow each of them (see ``StagePlan``); the first of each
+    is the logged turn. The logged boards of all these games come first. They are followed by boards whose last turn is
+    replaced with a random one (see ``sample_cell_and_safe_gift``), and then by boards whose second-last turn is
+    replaced as well.
     """
     count = int64(0)
     for number in range(turns[0] * turns[1]):
@@ -278,8 +282,9 @@ def mix_reply_values_into_targets(
 ) -> None:
     """Mix the chances after the best replies, with weight ``share``, into ``targets`` [N, HEADS].
 
-    The replies are valued by ``weights``, the weights of the next stage. P(not lost) is 1 minus the greatest P(won) of
-    a reply, and P(won) is 1 minus the greatest P(not lost) of a reply. Both are 1 if every reply gives a win away.
+    The replies are valued by ``weights``, the weights of the next stage. For the player who moved to the board, P(not
+    lost) is 1 minus the opponent's greatest P(won) over all replies, and P(won) is 1 minus the opponent's greatest
+    P(not lost). Both are 1 if the opponent has no safe gift after any reply.
     """
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):

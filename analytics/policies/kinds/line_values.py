@@ -72,10 +72,10 @@ def learn_and_count_stage_boards(
     """Learn the boards with ``stage`` pieces from a block of games, and return the number of boards that were learned.
 
     The games are learned in their order. The target is the score that the player expected when it made the turn that
-    led to the board. A game is skipped if it is too short or if the player's turns are not to be learned, and in four
-    other cases: the player did not choose the gift; the player reported no value; the gift can finish a line at once,
-    so that the reply says nothing about the board; or the replies already show how the game ends. The squared errors
-    are added to ``sums`` [HEADS].
+    led to the board. A game is skipped in each of these cases: it is too short; the player's turns are not to be
+    learned; the player did not choose the gift; the player reported no value; the gift can finish a line at once, so
+    that the reply says nothing about the board; or the replies already show how the game ends. The squared errors are
+    added to ``sums`` [HEADS].
     """
     board, features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
@@ -156,26 +156,29 @@ GAME_PASSES = 3  # over the games, with evaluations and cloning
 
 @dataclass(frozen=True, kw_only=True)
 class LineValuesKind:
-    """The kind of policies that compute the chances of not losing and of winning from sparse features of an afterstate.
+    """The kind of policies that compute the chances of not losing and of winning from features of an afterstate.
 
-    Each number of pieces on the board has its own weights. ``method`` chooses what is learned:
+    The features are sparse, and the two outputs are called heads. Each number of pieces on the board has its own
+    weights. ``method`` chooses what is learned:
 
     - 'fitted': late in the game, exact values; early in the game, the value of the position after the best reply that
       the rules allow; with seven pieces on the board, the mean of the two. One sweep goes backwards over the numbers of
-      pieces (fitted Q-iteration, D. Ernst et al., 2005). It learns from the logged boards and from boards in which the
-      last one or two turns are replaced. Stages with many boards have a hidden layer: see ``line_sweep.py``.
+      pieces on the board (fitted Q-iteration, D. Ernst et al., 2005). It learns from the logged boards and from boards
+      in which the last one or two turns are replaced with random turns. Stages with many boards have a hidden layer:
+      see ``line_sweep.py``.
     - 'evaluations': the values that players reported for their logged turns, such as those of a search
-      (``archive.evaluations=true``). Both heads learn the expected score. ``agent`` limits this to the agent with that
-      label.
+      (``archive.evaluations=true``). Both heads learn the expected score. With ``agent``, only the turns of the agent
+      with that label are used.
     - 'cloning': the turns that were chosen by the agent with the label ``agent`` or, without it, by all agents: see
       ``line_cloning.py``.
 
     ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
     ``agents/learning/line_features.py``, the update is in ``line_fit.py``.
 
-    Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
-    is the head of not losing, part 1 is the head of winning, and higher parts are hidden units. Raises ``ValueError``
-    for a parameter that is out of range. ``derive`` raises ``RequestError`` if the games have no board to learn from.
+    Columns: ``pieces`` int8 (on the board), ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the
+    first three. Part 0 is the head of not losing, part 1 is the head of winning, and higher parts are hidden units.
+    Raises ``ValueError`` for a parameter that is out of range. ``derive`` raises ``RequestError`` if the games have no
+    board to learn from.
     """
 
     kind: ClassVar[str] = LINE_VALUES

@@ -1,8 +1,8 @@
 """The kind 'mc_afterstate': the mean outcome of the games in which a turn was made.
 
-Afterstates are grouped one number of pieces at a time. Level n of a game is its afterstate with n pieces on the board
-and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so the keys of a level are
-sorted instead of kept in a map.
+Afterstates are grouped by the number of pieces on the board. Level n of a game is its afterstate with n pieces on the
+board and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so the keys of a level
+are sorted instead of kept in a map.
 
 The key of a canonical form with n pieces has at most 62 bits. The lowest 4 n bits are the form's four lanes, squeezed
 to the occupied cells, with lane 0 lowest. Above them is the rank of the form's mask among the canonical masks of n
@@ -36,11 +36,15 @@ class McAfterstate:
     """Monte Carlo estimates of afterstates (R. Sutton and A. Barto, Reinforcement Learning, 2nd edition, 5.1 and 6.8).
 
     Each row is an afterstate in its canonical form: the board after a placement, with the gift in the opponent's hand.
-    ``mean`` is the mean outcome for the player who made the turn (1 won, 0 drawn, -1 lost), and ``count`` is the number
-    of games. Imposed turns do not count, because no agent chose them. Afterstates that fewer than ``least`` games met
-    are left out: most afterstates are that rare, and their means are noise.
+    Imposed turns do not count, because no agent chose them. Afterstates that fewer than ``least`` games met are left
+    out: most afterstates are that rare, and their means are noise.
 
-    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64, ``mean`` float64; ascending by the first two.
+    Columns, with rows ascending by the first two:
+
+    - ``lanes`` int64: the pieces on the board, as four masks of 16 cells, one mask for each attribute;
+    - ``occupied`` int32: the mask of the occupied cells;
+    - ``count`` int64: the number of games;
+    - ``mean`` float64: the mean outcome for the player who made the turn (1 won, 0 drawn, -1 lost).
     """
 
     def __init__(self, least: int = 2) -> None:
@@ -56,9 +60,10 @@ class McAfterstate:
     def _average_level(
         self, dataset: Dataset, pieces: int, boards: GameBoards, threads: int
     ) -> tuple[NDArray[Any], ...]:
-        """Return lanes, occupied, count and mean of the afterstates with ``pieces`` pieces, each as an array [K].
+        """Return the columns of the afterstates with ``pieces`` pieces on the board, each as an array [K].
 
-        Afterstates that fewer than ``least`` games met are left out.
+        The columns are ``lanes``, ``occupied``, ``count`` and ``mean``: see ``McAfterstate``. Afterstates that fewer
+        than ``least`` games met are left out.
         """
         level = build_level(dataset.rules, pieces)
         keys, counts, totals = sum_games_and_wins_less_losses(encode_sorted_outcomes(dataset, level, boards, threads))
@@ -70,10 +75,10 @@ class McAfterstate:
 def build_sorted_afterstate_table(
     levels: Sequence[tuple[NDArray[Any], ...]], value_column: str
 ) -> dict[str, NDArray[Any]]:
-    """Build one table from the afterstates of all levels, with rows ascending by lanes and then by occupied.
+    """Build one table from the afterstates of all levels, with rows sorted by ``lanes`` and then by ``occupied``.
 
-    Each level is a tuple of the columns lanes, occupied, count and value; the table's last column is named
-    ``value_column``.
+    Each level is a tuple of the columns ``lanes``, ``occupied``, ``count`` and a column of values, which the table
+    names ``value_column``.
     """
     lanes, occupied, *value_columns = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.lexsort((occupied, lanes))
@@ -97,7 +102,7 @@ class GameBoards(NamedTuple):
 
 
 class AfterstateLevel(NamedTuple):
-    """A level, that is, all afterstates with the same number of pieces, and the symmetry tables for their keys.
+    """A level: all afterstates with the same number of pieces on the board, and the symmetry tables for their keys.
 
     Kernels receive the integer fields as int64.
     """
@@ -127,7 +132,11 @@ def encode_afterstate(lanes: int, occupied: int, gift: int, level: AfterstateLev
 def decode_lanes_and_occupied(
     keys: NDArray[np.uint64], level: AfterstateLevel
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Decode keys [K] to the lanes [K] and the occupied cells [K] of the afterstates in canonical form."""
+    """Decode keys [K] to the boards of the afterstates in canonical form: their lanes [K] and occupied cells [K].
+
+    The lanes are the pieces on the board, as four masks of 16 cells, one mask for each attribute. The occupied cells
+    are a mask, too.
+    """
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
         mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])

@@ -78,9 +78,9 @@ class PublishedRate:
 
 @dataclass(frozen=True)
 class Implementation:
-    """Our agents for a published player: one that follows the study's text, and one that follows the study's code.
+    """Our agents that reproduce a published player: one follows the study's text, and one follows the study's code.
 
-    The second agent is given only if text and code are known to differ.
+    The second agent is given only if the study's text and code are known to differ.
     """
 
     player: str  # as in the figures
@@ -124,7 +124,7 @@ def read_implementations() -> dict[tuple[str, str], Implementation]:
 def find_implementation_or_last_version(player: str, version: str) -> Implementation | None:
     """Return our agents for a published player in this version of the study's program, or else in its last version.
 
-    Return None if neither version is listed. Our agent then has the same label as the published player, and no
+    Return None if neither version is listed. The published player's label is then also the label of our agent, and no
     difference between the study's text and code is known.
     """
     return read_implementations().get((player, version)) or read_implementations().get((player, ""))

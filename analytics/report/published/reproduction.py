@@ -39,7 +39,11 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure and our two: one from agents that follow the study's text, and one from its code."""
+    """A published figure, and the rates of our agents that play it again.
+
+    ``text`` is the rate of the agents that follow the study's text, and ``code`` is that of the agents that follow its
+    code.
+    """
 
     figure: PublishedRate
     text: MeasuredRate | None  # None: not played yet
@@ -125,7 +129,10 @@ class Reproduction:
         return [1 + self.notes.index(note) for note in comparison.notes]
 
     def describe_agreement_counts(self) -> str:
-        """Describe in a sentence how many published figures agree with ours, and how many have not been played yet."""
+        """Describe in a sentence how many published figures agree with ours.
+
+        If there are figures whose games our agents have not played yet, the sentence says how many.
+        """
         played = [rate for rate in self.comparisons if rate.text or rate.code]
         by_text = sum(rate.text is not None and rate.text.agrees for rate in played)
         by_either = sum(any(ours is not None and ours.agrees for ours in (rate.text, rate.code)) for rate in played)
@@ -205,7 +212,10 @@ def estimate_published_rate(figure: PublishedRate) -> Estimate:
 
 
 def is_in_agreement(figure: PublishedRate, ours: Estimate) -> bool:
-    """Return whether our rate is within three points of the published rate or range, or the two intervals overlap."""
+    """Return whether our rate agrees with the published rate or range.
+
+    They agree if they are at most three percentage points apart, or if their intervals overlap.
+    """
     theirs = estimate_published_rate(figure)
     distance = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
     return distance <= AGREEMENT_MARGIN + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)

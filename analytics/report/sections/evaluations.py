@@ -43,7 +43,7 @@ NOT_STORED = Advice(
 
 
 def build_evaluations_section(data: ReportData) -> Result:
-    """Build the section about agents' own evaluations: the values that agents expected of their turns."""
+    """Build the section about agents' own evaluations: the values that agents expected from their turns."""
     note = (
         "The values that agents expected of their turns: 1 won, 0 drawn, \N{MINUS SIGN}1 lost, for the agent itself. "
         "The error is the root mean square of value minus result: an agent that expects a draw in every won or lost "

@@ -1,4 +1,4 @@
-"""Learning curves, as they are stored with the policies that learned in the chosen runs."""
+"""Learning curves, as they are stored with the policies that learned in the runs of a report."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def build_section_on_trained_policies(data: ReportData) -> Result:
 def _build_thinned_values_table(curves: list[LearningCurve]) -> Table:
     """Build the table of the values of learning curves.
 
-    If there are many more than ``MAX_ROWS`` values, the table has only every second, third or n-th step of each curve.
+    If there are ``MAX_ROWS`` values or more, only every n-th step of each curve is kept, so that about ``MAX_ROWS``
+    values remain, or fewer.
     """
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
@@ -93,7 +94,7 @@ def build_learning_figure(curve: LearningCurve) -> Figure:
 
 
 def select_policies_trained_in_runs(data: ReportData) -> list[PolicyCard]:
-    """Select the cards of policies that learned in one of the chosen runs and have a curve, oldest first.
+    """Select the cards of policies that learned in one of the runs of ``data`` and have a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
     """
@@ -119,10 +120,14 @@ def load_training_curves(data: ReportData) -> list[LearningCurve]:
 def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:
     """Return all curves as one frame, with a row for each step of each series.
 
-    Columns: ``policy``, ``policy_id``, ``series`` (String); ``step`` (Int64): the number of games learned from, or the
-    number of the generation or pass; ``value``, ``low``, ``high`` (Float64). ``series`` is ``win_rate`` or the name of
-    a fitness, error or score. ``low`` and ``high`` are the ends of the value's 95 % interval: Wilson's interval for win
-    rates, the stored interval for scores, and null for other series.
+    Columns:
+
+    - ``policy``, ``policy_id`` (String);
+    - ``series`` (String): ``win_rate``, or the name of a fitness, error or score;
+    - ``step`` (Int64): the number of games learned from, or the number of the generation or pass;
+    - ``value`` (Float64);
+    - ``low``, ``high`` (Float64): the ends of the value's 95 % interval: Wilson's interval for win rates, the stored
+      interval for scores, and null for a series without intervals.
     """
     frames = [pl.DataFrame(schema=CURVES)]
     for card, curve in curves:
@@ -153,8 +158,8 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
 def _pivot_passes_to_generations(rows: pl.DataFrame) -> pl.DataFrame:
     """Convert a learning curve with passes to the form of a curve with generations: one row for each pass.
 
-    There is a column for each combination of an error and a number of pieces. The column ``generation`` has the number
-    of the pass.
+    There is a column for each kind of error and each number of pieces on the board. The column ``generation`` has the
+    number of the pass.
     """
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()

@@ -120,9 +120,9 @@ def lengths_by_rules_and_agent_frame(data: ReportData) -> pl.DataFrame:
 
 
 def _count_results_of_seat(counts: pl.DataFrame, seat: int) -> pl.DataFrame:
-    """Return the counts of games as wins, draws and losses of the agent in ``seat``, who is named in column ``agent``.
+    """Return the counts of games as seen by the agent in ``seat``: its wins, draws and losses.
 
-    Games of an agent against itself count only for seat 0.
+    The column ``agent`` names this agent. Games of an agent against itself count only for seat 0.
     """
     if seat:
         counts = counts.filter(pl.col("agent_0") != pl.col("agent_1"))

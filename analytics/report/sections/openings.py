@@ -98,7 +98,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
 
 
 def _describe_first_free_plies(data: ReportData) -> str:
-    """Describe from which ply on games count if openings were imposed; otherwise return ""."""
+    """Describe, if openings were imposed, the ply from which games are counted; otherwise, return ""."""
     games_by_ply: dict[int, int] = {}
     for record in data.records.values():
         ply = record.spec["opening_plies"]
@@ -187,9 +187,9 @@ def _build_figures_of_all_and_each(frame: pl.DataFrame, kind: DecisionKind, data
 
 
 def _render_share_and_score_boards(rows: pl.DataFrame, kind: DecisionKind, max_score_deviation: float) -> SvgPicture:
-    """Render two boards side by side: the shares of the cells or pieces that were chosen, and the scores.
+    """Render two boards side by side: the shares of the cells or pieces that agents chose, and the scores.
 
-    The colour of a score shows 2 score - 1. It is strongest where the absolute value of this number is at least
+    The colour of a score shows ``2 * score - 1``, and is strongest where the absolute value of that is at least
     ``max_score_deviation``.
     """
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}

@@ -43,7 +43,7 @@ LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as
 
 
 def build_crosstable_section(data: ReportData) -> Result:
-    """Build the section with the score of each agent against every other agent."""
+    """Build the section with the score of each agent against each of the others."""
     try:
         check_single_rules(data.selection.runs)
     except RequestError as error:
@@ -81,7 +81,10 @@ def build_crosstable_section(data: ReportData) -> Result:
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:
-    """Build the crosstable of the agents that are shown, best first; other agents count only as opponents."""
+    """Build the crosstable of the agents that are shown, best first.
+
+    Agents that are not shown count only as opponents.
+    """
     ranked = build_crosstable(data.results_summed_over_runs, data.shared_openings).standings
     return Crosstable(tuple(standing for standing in ranked if standing.agent in data.shown_agents and standing.games))
 
@@ -142,9 +145,10 @@ def build_ratings_section(data: ReportData) -> Result:
 
 
 def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build a column for each of the best agents in ``frame``: the probabilities that other agents are stronger.
+    """Build a column of probabilities for each of the best agents in ``frame``.
 
-    The heading of a column has the number of the agent's row.
+    A column has, for each row, the probability that the row's agent is stronger than the column's agent. The heading
+    has the number of the column's agent, which is that of its row.
     """
     ratings = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
     return [
@@ -157,8 +161,8 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
     """Return a row for each agent in ``shown`` (None: all), best first within each group of agents that met.
 
     Columns: those of ``Ratings.to_frame`` up to and including ``unranked``; ``above_next`` (Float64), the probability
-    that the agent is above the agent in the next row, null for the last agent of a group. Only ``above_next`` depends
-    on which agents have a row.
+    that the agent's rating is higher than that of the agent in the next row, null for the last agent of a group. Only
+    ``above_next`` depends on which agents have a row.
     """
     frame = fit.to_frame()
     if shown is not None:
@@ -173,9 +177,10 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
 
 
 def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
-    """Build the chart of ratings: for each rating its label and number and, below them, a dot with its interval.
+    """Build the chart of ratings: for each agent its label, its rating as a number and, below them, a dot.
 
-    There is no dot if the games do not bound the rating. ``find_colour`` returns the number of an agent's colour.
+    The dot has the rating's interval. There is no dot if the games do not bound the rating. ``find_colour`` returns the
+    number of an agent's colour.
     """
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
