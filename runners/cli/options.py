@@ -262,7 +262,7 @@ KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an age
 
 
 def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options that all commands run by Hydra share, in place of its parameter ``launch``.
+    """Return the command with the options of all commands that use Hydra, in place of its parameter ``launch``.
 
     As ``launch``, the command receives a function that lets Hydra carry out an application and then ends the command.
     """
