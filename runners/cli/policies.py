@@ -150,8 +150,8 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Judge how close policies and agents come to perfect play.
 
-    The table shows the share of optimal turns, the exact regret, and the draws against `oracle`, the agent that plays by
-    exact values.
+    The table shows the share of optimal turns, the exact regret, and the draws against `oracle`, the agent that plays
+    by exact values.
 
     The turns in a fixed set of positions are compared with the exact values of all turns. If --output ends with .md,
     the command writes a page with a line for each policy or agent: the leaderboard.

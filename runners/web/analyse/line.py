@@ -37,7 +37,7 @@ DEFAULT_SEARCH_SECONDS = 20
 
 @dataclass(frozen=True)
 class AnalysisLine:
-    """A sequence of decisions to analyse, which may have one branch.
+    """A sequence of decisions to analyse, with at most one branch.
 
     A decision is written as a word: a cell, a piece, or piece@cell under rules that let the mover choose the piece.
     """

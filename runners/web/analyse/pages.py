@@ -217,9 +217,9 @@ def _find_or_start_searches(
     """Return the jobs of the searches that a page about a line needs, and start the jobs that do not exist yet.
 
     The first job searches for the turns of the current position, unless the game is over; the last one searches for the
-    values of the line's positions, unless the line is empty. ``known_values`` has exact values for seat 0, which need
-    no search; each key is the number of decisions before the position. If ``restart_stopped`` is true, stopped jobs are
-    replaced by new ones.
+    values of the line's positions, unless the line is empty. ``known_values`` has the exact values for seat 0 that are
+    known already; each key is the number of decisions before the position. If ``restart_stopped`` is true, stopped jobs
+    are replaced by new ones.
     """
     jobs = (
         [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)]
