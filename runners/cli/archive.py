@@ -128,7 +128,7 @@ def index(
     executor: options.Executor = options.EXECUTOR,
     ray_address: options.RayAddress = None,
 ) -> None:
-    """Index the positions of games, so that questions are answered faster.
+    """Index the positions of games, for faster answers.
 
     The index is read by `qarena openings` and the SQL view `positions`.
     """

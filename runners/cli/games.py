@@ -130,7 +130,10 @@ def serve(
     config_dir: options.ConfigDir = None,
     trust_agents: options.TrustAgents = False,
 ) -> None:
-    """Serve web pages to play, analyse games, and browse and query the archive."""
+    """Serve pages to play, analyse games and browse the archive.
+
+    The pages also answer questions to the archive in SQL.
+    """
     from runners.web import server
 
     server.serve(

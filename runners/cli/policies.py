@@ -78,12 +78,14 @@ def import_(
 ) -> None:
     """Make a policy from a table that was learned elsewhere.
 
-    The table has a value for each turn, from -1 (lost) to 1 (won).
+    The table has a value for each turn, from -1 (lost) to 1 (won). The settings are:
 
-    Settings: `kind` is mc_afterstate, fitted_q or q_table; `name` is the policy's name (default: the file's name);
-    `rules` names the rules of the positions (default: classic); `scale` multiplies the values (default: 1); `conflicts`
-    says what to do if turns that are equal up to symmetry have different values: refuse, mean or first (default:
-    refuse).
+    - `kind`: mc_afterstate, fitted_q or q_table
+    - `name`: the policy's name (default: the file's name)
+    - `rules`: the rules of the positions (default: classic)
+    - `scale`: a factor for the values (default: 1)
+    - `conflicts`: what to do if turns that are equal up to symmetry have different values: refuse, mean or first
+      (default: refuse)
     """
     from runners.learning.policies.table_import import import_policy, parse_settings_with_defaults
 
