@@ -39,7 +39,8 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Write games for other tools.
 
-    The formats are text, tables, episodes for offline learning, and a folder of tables with a card and a data package.
+    The formats are text, tables, episodes for offline learning, and a dataset: a folder of tables with a card for the
+    Hugging Face Hub and a `datapackage.json`, which describes the tables to other tools.
     """
     from analytics.exchange.export import ExportRequest
     from runners.cli.maintenance import export_games
@@ -79,7 +80,8 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 def verify(archive: options.Archive = options.ARCHIVE) -> None:
     """Check every file, record and game.
 
-    Checksums, fingerprints and records are compared, and every game is replayed under its rules.
+    Files are compared with their checksums, records with the ids of their runs, and games with their fingerprints.
+    Every game is also replayed under its rules.
     """
     from runners.cli.maintenance import verify_archive
 
@@ -126,9 +128,9 @@ def index(
     executor: options.Executor = options.EXECUTOR,
     ray_address: options.RayAddress = None,
 ) -> None:
-    """Index the positions of games, so that questions are quick.
+    """Index the positions of games, for faster answers.
 
-    `qarena openings` and the view positions read the index.
+    The index is read by `qarena openings` and the SQL view `positions`.
     """
     from runners.cli.queries import index_archive
     from runners.config.requests import load_executor
@@ -226,8 +228,8 @@ def rate(
 ) -> None:
     """Rate all agents in one fit, in Elo with intervals.
 
-    The answer also gives, for any two agents, the probability that one is stronger than the other, and it gives the
-    value of the first seat.
+    The answer also gives, for any two agents, the probability that one is stronger than the other, and the advantage of
+    seat 0 in Elo.
     """
     from runners.cli.queries import output_answer
 
@@ -261,8 +263,8 @@ def compare(
 ) -> None:
     """Compare the settings, code and results of runs.
 
-    Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
-    the same openings, so their pairs of games are compared one by one.
+    Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs with the same seed
+    play the same openings, so their pairs of games are compared one by one.
     """
     from runners.cli.queries import output_answer
 
@@ -349,7 +351,7 @@ def first_plies(
 ) -> None:
     """Show the first placements or gifts of each agent.
 
-    Each has its share of the games and its score, and a picture shows them on the board.
+    Each placement or gift is shown with its share of the games and its score, and a picture shows them on the board.
     """
     from runners.cli.queries import output_answer
 

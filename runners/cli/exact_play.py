@@ -80,7 +80,7 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Find the exact value of every decision in the games.
 
-    The values are added to the archive: `qarena mistakes` and the view decisions show them.
+    The values are added to the archive, and shown by `qarena mistakes` and the SQL view `decisions`.
     """
     from analytics.exact.annotation import AnnotationOptions
     from analytics.questions.selection import GameFilter
@@ -104,7 +104,8 @@ def mistakes(
 ) -> None:
     """Show the regret of each agent, and the worst mistakes.
 
-    The games need values of `qarena annotate`. Among equal mistakes, the easiest to avoid come first.
+    The games must have been annotated with `qarena annotate`. Among equal mistakes, those that were easiest to avoid
+    come first.
     """
     from runners.exact.annotation import output_mistakes
 
@@ -145,8 +146,8 @@ def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Make puzzles from annotated games.
 
-    The games need values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The
-    same games and options give the same bytes.
+    Annotate the games with `qarena annotate --choices` first; without `--choices`, fewer puzzles are found. Built-in
+    agents try each puzzle, and their results set its level. The same games and options give the same bytes.
     """
     from analytics.questions.selection import GameFilter
     from runners.exact.puzzle_generation import PuzzleOptions, create_puzzle_file
@@ -230,8 +231,9 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Measure the speed on this machine.
 
-    The figures are games a second, bytes a row and memory; speeds are compared within one run. With --turn, the figures
-    are the times of one agent's turns.
+    The figures are games a second, bytes a row and memory. Speeds that are compared are measured alternately in one
+    call, so their ratios are more reliable than the speeds themselves. With --turn, the figures are the times of one
+    agent's turns.
     """
     options.check_output_files(force, json)
     if turn is not None:
@@ -272,9 +274,9 @@ def perft(
     plies: Annotated[int, Argument(help="Number of plies to count.")],
     rules: Annotated[str, options.rules_option("The rules to count under.")] = "classic",
 ) -> None:
-    """Count the positions after 0 to PLIES plies exactly.
+    """Count the games and boards after 0 to PLIES plies exactly.
 
-    Games that a line has ended are left out, and positions are counted up to symmetry.
+    Games that were won at an earlier ply are left out, and boards are counted up to symmetry.
     """
     from runners.exact.tablebases import print_perft
 

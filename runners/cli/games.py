@@ -111,7 +111,7 @@ def engine(
     agent: Annotated[str, options.agent_argument("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
-    """Let an agent play for other programs and boards.
+    """Let other programs use an agent as a player.
 
     The agent speaks the engine protocol over standard input and output (docs/engines.md).
     """
@@ -130,7 +130,10 @@ def serve(
     config_dir: options.ConfigDir = None,
     trust_agents: options.TrustAgents = False,
 ) -> None:
-    """Serve pages to play, analyse, browse and ask in a browser."""
+    """Serve pages to play, analyse games and browse the archive.
+
+    The pages also answer questions to the archive in SQL.
+    """
     from runners.web import server
 
     server.serve(
@@ -238,9 +241,9 @@ def check(
     archive: options.Archive = options.ARCHIVE,
     config_dir: options.ConfigDir = None,
 ) -> None:
-    """Check that an agent is legal, repeatable and in time.
+    """Check that an agent plays legally, repeatably and in time.
 
-    The agent plays twenty games with itself and twenty with random.
+    The agent plays twenty games against itself and twenty against the agent random.
 
     The check shows whether every turn is legal, where the agent raises an error, whether it plays the same games again
     (also in other batches and in another order), whether it prints, and how many turns it takes a second. Nothing is

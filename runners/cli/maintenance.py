@@ -120,11 +120,12 @@ def _explain_why_removed_or_kept(file: UnneededFile, min_age: float) -> str:
 
 
 def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_code: bool) -> None:
-    """Copy the runs of all archives but the last into the last, which is created if need be, and print totals.
+    """Copy the runs of all archives but the last into the last one, and print totals.
 
-    ``policy_prefix`` is put before the name of a policy if the last archive has another policy with this name. If
-    ``allow_other_code`` is true, games may be added to a run that other code played. Raises ``RequestError`` if fewer
-    than two archives are given, if one is named twice, or if their contents conflict.
+    The last archive is created if it does not exist. ``policy_prefix`` is put before the name of a policy if the last
+    archive has another policy with this name. If ``allow_other_code`` is true, games may be added to a run that other
+    code played. Raises ``RequestError`` if fewer than two archives are given, if one is named twice, or if their
+    contents conflict.
     """
     if len(roots) < 2:
         raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
@@ -235,9 +236,9 @@ def _format_export_summary(summary: ExportSummary, request: ExportRequest, outpu
 def import_games_file(root: PurePath, file: str, rules: str, event: str | None, skip_bad: bool, command: str) -> int:
     """Import the games of a text file, print what was added, and return the exit code.
 
-    The code is 1 if bad lines were skipped, else 0. ``rules`` and ``event`` are those of games whose tags do not name
-    any, and ``command`` is recorded as the command of the runs. Raises ``RequestError`` for a file that cannot be read
-    or has no game, and for bad lines unless ``skip_bad`` is set. Raises ``FailureError`` if all lines are bad and were
+    The code is 1 if bad lines were skipped, else 0. ``rules`` and ``event`` apply to games whose tags do not name them,
+    and ``command`` is recorded as the command of the runs. Raises ``RequestError`` for a file that cannot be read or
+    has no game, and for bad lines unless ``skip_bad`` is set. Raises ``FailureError`` if all lines are bad and were
     skipped.
     """
     rules_of = cache(load_rules)

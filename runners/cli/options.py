@@ -27,7 +27,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]  # the project's folder, or t
 def create_command_group(name: str, help: str, **settings: Any) -> typer.Typer:  # noqa: A002
     """Create a group of commands with a name and a help text.
 
-    Unless ``settings`` for ``typer.Typer`` are given, the group prints its help if no command follows.
+    ``settings`` are arguments of ``typer.Typer``. Without them, the group prints its help if no command follows.
     """
     return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
@@ -262,7 +262,7 @@ KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an age
 
 
 def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options that all commands run by Hydra share, in place of its parameter ``launch``.
+    """Return the command with the options of all commands that use Hydra, in place of its parameter ``launch``.
 
     As ``launch``, the command receives a function that lets Hydra carry out an application and then ends the command.
     """

@@ -58,7 +58,10 @@ def build(
         str | None, Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
 ) -> None:
-    """Learn a policy from logged games, of which ``where``, a condition in SQL, selects some."""
+    """Learn a policy from logged games.
+
+    `--where` is a condition in SQL that selects the games; without it, the policy learns from all games.
+    """
     from analytics.store.labels import quote_for_hydra
     from runners.learning.policies.application import BUILD
 
@@ -75,11 +78,14 @@ def import_(
 ) -> None:
     """Make a policy from a table that was learned elsewhere.
 
-    The table has a value for each turn, from -1 (lost) to 1 (won).
+    The table has a value for each turn, from -1 (lost) to 1 (won). The settings are:
 
-    kind is mc_afterstate, fitted_q or q_table. name is the name of the policy (default: the name of the file). rules
-    are the rules of the positions (default: classic). scale multiplies the values (default: 1). conflicts says what to
-    do with equal turns, up to symmetry, that have different values: refuse, mean or first (default: refuse).
+    - `kind`: mc_afterstate, fitted_q or q_table
+    - `name`: the policy's name (default: the file's name)
+    - `rules`: the rules of the positions (default: classic)
+    - `scale`: a factor for the values (default: 1)
+    - `conflicts`: what to do if turns that are equal up to symmetry have different values: refuse, mean or first
+      (default: refuse)
     """
     from runners.learning.policies.table_import import import_policy, parse_settings_with_defaults
 
@@ -144,9 +150,10 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: options.Force = False,
     wide: options.Wide = False,
 ) -> None:
-    """Judge how close to perfect policies and agents play.
+    """Judge how close policies and agents come to perfect play.
 
-    The table shows optimal turns, exact regret, and draws against the oracle.
+    The table shows the share of optimal turns, the exact regret, and the draws against `oracle`, the agent that plays
+    by exact values.
 
     The turns in a fixed set of positions are compared with the exact values of all turns. If --output ends with .md,
     the command writes a page with a line for each policy or agent: the leaderboard.

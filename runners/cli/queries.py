@@ -113,7 +113,7 @@ def output_sql_answer_indexing_if_needed(
 
 @contextmanager
 def _enforce_time_limit(limits: QueryLimits) -> Iterator[None]:
-    """End the process if the context takes longer than the time limit, if there is one.
+    """End the process if the context exceeds the time limit; without a limit, do nothing.
 
     Interrupting DuckDB is not enough, because DuckDB does not react inside some of its functions, and because files are
     compared with their checksums before DuckDB begins.

@@ -77,5 +77,5 @@ def explain_system_error(error: BaseException) -> str | None:
 
 
 def flush_standard_output() -> None:
-    """Flush standard output. Raises ``OSError`` if that fails, which Python itself would ignore at exit."""
+    """Flush standard output. Raises ``OSError`` if that fails; Python itself would ignore the failure at exit."""
     cast("IO[str]", sys.stdout).flush()

@@ -109,7 +109,7 @@ class AgentsAndRules:
         )
 
     def _check_agent_is_allowed(self, agent_name: str) -> None:
-        """Raise ``RequestError`` if this server does not offer an agent and other machines can connect to the server.
+        """Raise ``RequestError`` if other machines can connect to this server and it does not offer the given agent.
 
         The error says whether the agent does not exist or runs third-party code. If only this machine can connect, any
         name is accepted.

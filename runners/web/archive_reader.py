@@ -65,7 +65,7 @@ class NothingToReadError(Exception):
 
 
 class ArchiveReader:
-    """The archive as one request sees it: a snapshot, with what all pages about the archive share."""
+    """The archive as one request sees it: a snapshot, and the values and methods that pages about the archive need."""
 
     def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request
@@ -74,7 +74,7 @@ class ArchiveReader:
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
         """Return ``compute(opened, *arguments)``, and keep the value for later requests to the same snapshot.
 
-        ``opened`` is the archive, open in the state of the snapshot.
+        ``opened`` is the open archive, in the state that the snapshot shows.
         """
         return self.snapshot.compute_once(compute, *arguments)
 

@@ -146,8 +146,8 @@ class BackgroundPool:
     At most ``threads`` jobs run at a time, and at most ``max_waiting`` more may wait. If there are more than
     ``max_jobs`` jobs, the pool forgets ended ones. A job that no page has requested for ``idle_seconds`` is stopped,
     unless ``idle_seconds`` is None. If ``low_priority`` is true, the threads yield the processor to other work (on
-    Linux only). If ``unstoppable`` is true, the work ignores requests to stop, so the thread of a job that is stopped
-    as idle is abandoned.
+    Linux only). If ``unstoppable`` is true, the work cannot react to a request to stop. When such a job is stopped
+    because no page requests it, its thread is abandoned: it no longer counts, and another thread may take its place.
     """
 
     def __init__(
@@ -185,10 +185,10 @@ class BackgroundPool:
         """Return the job with this key; start a new job if there is none or the old one must be replaced.
 
         A stopped job is replaced if it was stopped because no page requested it, if ``max_seconds`` is longer than
-        before, or if ``restart_stopped`` is true. A job is also replaced if ``version``, the state of the job's subject
-        (such as an archive), has changed. However, a page that waits for the old job is first shown its result;
-        otherwise, queries about an archive that changes often would never be answered. If ``owner`` is given, only one
-        job of this owner runs at a time.
+        before, or if ``restart_stopped`` is true. A job is also replaced if ``version``, the state of the data that the
+        job works on (such as an archive), has changed. However, a page that waits for the old job is first shown its
+        result; otherwise, queries about an archive that changes often would never be answered. If ``owner`` is given,
+        only one job of this owner runs at a time.
 
         Raises ``BusyError`` if too many jobs are waiting.
         """
@@ -239,7 +239,10 @@ class BackgroundPool:
                 del self._jobs[key]
 
     def _start_worker_and_watcher_if_needed(self) -> None:
-        """Start a worker thread if more jobs wait than threads are free, and the watching thread if there is none."""
+        """Start a worker thread if there are more waiting jobs than free threads.
+
+        Also start the watching thread if it is not running.
+        """
         if self._threads < self._most_threads and self._threads - len(self._working) < len(self._queue):
             self._threads += 1
             # A daemon, because an agent's turn cannot be interrupted when the server ends.
@@ -338,7 +341,10 @@ def _can_restart(job: BackgroundJob, max_seconds: float, restart_stopped: bool) 
 
 
 def _is_outdated_and_unawaited(job: BackgroundJob, version: Hashable) -> bool:
-    """Return whether a job is about another version of its subject, and no page waits for its result any more."""
+    """Return whether a job is about another version of its data than ``version``, and no page waits for its result.
+
+    The data is, for example, the archive.
+    """
     return job.version != version and (job.is_end_seen or time.monotonic() - job.last_requested > FORGOTTEN_SECONDS)
 
 

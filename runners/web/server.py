@@ -30,7 +30,7 @@ def serve(
     """Serve the pages until a signal ends the process.
 
     ``name`` is the person's name in logged games; None stands for the login name. ``command`` is what was typed or
-    called, which logged games name. Raises ``RequestError`` if the address or the port cannot be used, or if
+    called, and is recorded in logged games. Raises ``RequestError`` if the address or the port cannot be used, or if
     ``trust_agents`` is true although other machines can connect. Raises ``MissingExtraError`` if the extra ``web`` is
     not installed.
     """

@@ -75,7 +75,7 @@ def find_question_service(request: Request) -> QuestionService:
 
 
 class QuestionFields(NamedTuple):
-    """The fields of the form for a query, which are also the query parameters of the answer's address."""
+    """The fields of the form for a query; the address of the answer has the same fields as query parameters."""
 
     q: str = ""
     question: str = ""
@@ -146,9 +146,9 @@ def _render_question_page(request: Request, fields: QuestionFields, error: Arena
 
 
 def _find_wrong_word(error: str, question: str) -> str:
-    """Return the part of an SQL query that an error message quotes; return "" if there is none.
+    """Return the text that an error message quotes from an SQL query; return "" if there is none.
 
-    The page marks this part.
+    The page marks this text in the query.
     """
     named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in question), "")

@@ -11,7 +11,7 @@ from quarto.rules import NONE
 
 
 class Badge(NamedTuple):
-    """The label of a decision on a board: its exact value, or how often it was made and how it scored."""
+    """The short text that a page shows for a decision: its exact value, or how often it was made and how it scored."""
 
     kind: str  # CSS class: win, draw, loss or played
     text: str  # such as "win 3", or "win" while the distance is unknown; a share and a score: "12 % 54"

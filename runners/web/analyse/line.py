@@ -37,7 +37,7 @@ DEFAULT_SEARCH_SECONDS = 20
 
 @dataclass(frozen=True)
 class AnalysisLine:
-    """A sequence of decisions to analyse, which may have one branch.
+    """A sequence of decisions to analyse, with at most one branch.
 
     A decision is written as a word: a cell, a piece, or piece@cell under rules that let the mover choose the piece.
     """
@@ -78,13 +78,13 @@ class AnalysisLine:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of the two players, by seat."""
+        """The names of the two players, with that of seat 0 first."""
         label_0, label_1 = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
         return strip_person_prefix(label_0), strip_person_prefix(label_1)
 
     @property
     def imposed_decision_count(self) -> int:
-        """The number of decisions at the beginning that no agent made."""
+        """The number of imposed decisions at the beginning of the line."""
         return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
 
     def with_position(self, decision_count: int) -> AnalysisLine:
@@ -119,8 +119,8 @@ class AnalysisLine:
     def url(self) -> str:
         """The address of the page that shows this position of the line.
 
-        The page is the opening explorer if the line has filters, the page of the logged game if the line has one, and
-        otherwise the analysis page.
+        The page is the opening explorer if the line has filters, the page of the logged game if the line belongs to a
+        logged game, and otherwise the analysis page.
         """
         if self.filters is not None:
             return urls.openings_url(format_game_position(self.game), **self.filters)
@@ -144,7 +144,7 @@ class AnalysisLine:
 def parse_address_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
     """Build the analysis line that ``values``, the query parameters of an address, describe.
 
-    Raises ``RequestError``, which names the invalid value.
+    If a value is invalid, raises a ``RequestError`` that names it.
     """
     rules = choices.load_rules(values.get("rules") or CLASSIC_NAME)
     start = parse_start_position(values["start"], rules) if values.get("start") else Game(rules)
@@ -156,7 +156,7 @@ def parse_game_line(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLi
 
     ``values`` are the query parameters of the address. The parameter ``at`` is the number of decisions before the
     position; if it is missing, ``ply`` is the number of plies to show. If both are missing, the position is the end of
-    the game. Raises ``RequestError``, which names the invalid value.
+    the game. If a value is invalid, raises a ``RequestError`` that names it.
     """
     rules, total = game.record.rules, len(game.plies)
     line = AnalysisLine(rules, Game(rules), format_decisions(game.plies, NONE, rules), logged=game)

@@ -217,9 +217,9 @@ def _find_or_start_searches(
     """Return the jobs of the searches that a page about a line needs, and start the jobs that do not exist yet.
 
     The first job searches for the turns of the current position, unless the game is over; the last one searches for the
-    values of the line's positions, unless the line is empty. ``known_values`` are exact values for seat 0 that need no
-    search; each key is the number of decisions before the position. If ``restart_stopped`` is true, stopped jobs are
-    replaced by new ones.
+    values of the line's positions, unless the line is empty. ``known_values`` has the exact values for seat 0 that are
+    known already; each key is the number of decisions before the position. If ``restart_stopped`` is true, stopped jobs
+    are replaced by new ones.
     """
     jobs = (
         [search_service.find_or_start_values(line.games, line.seconds, restart_stopped, known_values)]
@@ -295,7 +295,7 @@ def _render_analysis_page(
 def _get_explorer_result_unless_running(exploration: BackgroundJob | None) -> ExplorerResult | None:
     """Return what the archive's games show about the position, or None while the archive is still being searched.
 
-    ``exploration`` is the job of the search; None means that the game is over, which gives an empty result.
+    ``exploration`` is the job of the search. If the game is over, it is None, and the result is empty.
     """
     if exploration is None:
         return build_empty_result("the game is over")
@@ -347,7 +347,7 @@ def _render_board_page(
 
 
 def _build_decisions_table(line: AnalysisLine, explored: OpeningsResult) -> Table:
-    """Build the table of the decisions that games made in the current position.
+    """Build the table of the decisions that were made in the current position in archived games.
 
     The links in the table keep the page's filters.
     """
@@ -369,7 +369,7 @@ def _build_picture_url(page_url: str, kind: str | None = None) -> str:
 def openings_page(
     request: Request, reader: ReaderDependency, position: str = "", rules: str = "", piece: str = ""
 ) -> Response:
-    """Show, on the analysis board, the decisions that archived games made in a position, with their results."""
+    """Show, on the analysis board, the decisions made in a position in archived games, with their results."""
     fields, rules_by_name = (position or EMPTY_BOARD).split(), {row.rules: row.record.rules for row in reader.run_rows}
     default_name = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.default_rules
     if (name := rules or default_name) not in rules_by_name:

@@ -59,8 +59,8 @@ class AnalysisValues(NamedTuple):
 class SafeGifts(NamedTuple):
     """The gifts with which the opponent cannot win at once.
 
-    ``gift_mask`` is filled if the next decision is a gift, and ``counts_by_cell`` if it is a placement. The other field
-    is 0 or empty.
+    If the next decision is a gift, ``gift_mask`` has the safe gifts; if it is a placement, ``counts_by_cell`` has the
+    number of safe gifts after a placement on each cell. The other field is 0 or empty.
     """
 
     gift_mask: int  # bit p: piece p is a safe gift, where a gift is the next decision; else 0
@@ -126,8 +126,9 @@ class SearchService:
     ) -> BackgroundJob:
         """Return the job that searches for the value of each game of a line; start the job if needed.
 
-        The job publishes ``AnalysisValues``. ``known_values`` maps indices into ``games`` to exact values for seat 0
-        that annotations in the archive give. If ``restart_stopped`` is true, a stopped job is replaced by a new one.
+        The job publishes ``AnalysisValues``. ``known_values`` has the exact values for seat 0 that are annotated in the
+        archive; each key is an index into ``games``. If ``restart_stopped`` is true, a stopped job is replaced by a new
+        one.
         """
 
         def work(job: BackgroundJob) -> None:
@@ -173,7 +174,7 @@ class SearchService:
 
 
 def _find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
-    """Return the safe gifts in a position, or their numbers by cell if the next decision is a placement.
+    """Return the safe gifts or, before a placement, the number of safe gifts after a placement on each cell.
 
     Call this function in a job, because kernels may have to be compiled first.
     """
@@ -186,9 +187,10 @@ def _find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
 
 
 def solve_in_stages(solver: Solver, position: PackedPosition) -> Iterator[Solution]:
-    """Yield three ever more complete solutions of a position.
+    """Yield three increasingly complete solutions of a position.
 
-    The first has its value, the second also the values of its turns, and the third also the distances to the end.
+    The first gives the position's value, the second also the values of its turns, and the third also the distances to
+    the end.
     """
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)
@@ -196,7 +198,7 @@ def solve_in_stages(solver: Solver, position: PackedPosition) -> Iterator[Soluti
 
 
 def _play_best_line(solver: Solver, game: Game, solution: Solution) -> Iterator[Game]:
-    """Yield the game after each decision that follows if both sides play best, up to the end of the game.
+    """Follow best play by both sides to the end of the game, and yield the game after each decision.
 
     ``solution`` is the solution of the position in ``game``.
     """
@@ -262,7 +264,7 @@ class ExplorerService:
 
 
 def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> LoggedEvaluations:
-    """Return the evaluations of a logged game by ply.
+    """Return the evaluations of a logged game, as a mapping from plies to evaluations.
 
     If a file is damaged, the mapping is empty, because other pages report the damage.
     """
@@ -272,9 +274,9 @@ def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> Log
 
 
 def read_annotated_values_for_seat_0(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
-    """Return the annotated exact values of a logged game for seat 0; the keys are the numbers of decisions made so far.
+    """Return the annotated exact values of a logged game for seat 0.
 
-    If a file is damaged, the mapping is empty.
+    Each key is the number of decisions before the position. If a file is damaged, the mapping is empty.
     """
     values: dict[int, int] = {}
     with suppress(FailureError):  # if a file is damaged, all values are searched for instead

@@ -66,8 +66,8 @@ Badges = Mapping[str, Badge]  # by the word of the decision; by piece where the 
 def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
     """Build a badge with the exact value of each decision; the keys are decision words.
 
-    The tint of a cell shows the share of the gifts after a placement there that keep the value: the larger the share,
-    the bluer the cell. Without a solution, there are no badges.
+    The tint of a cell shows what share of the gifts that can follow a placement on it keep the value: the larger the
+    share, the bluer the cell. Without a solution, there are no badges.
     """
     badges: dict[str, Badge] = {}
     shares = _compute_value_keeping_shares_unless_equal(solution) if solution else {}
@@ -102,7 +102,7 @@ def build_share_and_score_badges(results: Sequence[ChoiceResult]) -> dict[str, B
 
 
 def _compute_value_keeping_shares_unless_equal(solution: Solution) -> dict[int, float]:
-    """Return, for each cell, the share of the gifts after a placement there that keep the position's value.
+    """Return, for each cell, what share of the gifts that can follow a placement on it keep the position's value.
 
     If all shares are equal, the mapping is empty.
     """
@@ -166,7 +166,10 @@ class BestStep(NamedTuple):
 
 
 def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
-    """Return the decisions of best play by both sides from the current position; the list is empty while unknown."""
+    """Return the decisions of best play by both sides from the current position.
+
+    The list is empty while best play is not known yet.
+    """
     steps: list[BestStep] = []
     for game in solved.best_line if solved else ():
         before = line.game

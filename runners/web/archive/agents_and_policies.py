@@ -241,7 +241,7 @@ def _build_opponents_table(opened: OpenArchive, agent: str, records: Sequence[Ru
 
 
 def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead) -> PairingResult:
-    """Return the result of a pairing with ``agent`` as the first agent, which swaps the agents if need be."""
+    """Return the result of a pairing with ``agent`` as the first agent; the agents are swapped if need be."""
     if resolve_shown_agent_label(result.first, [agent]):
         return result
     first, second, tally = result.second, result.first, result.tally.with_agents_swapped
@@ -325,8 +325,8 @@ def build_lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
 def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> dict[str, int]:
     """Assign a column to each box, so that every origin is to the right of what was derived from it.
 
-    ``connections`` are pairs (key of the result, key of its origin). The box ``first_key`` gets column 0. The columns
-    are returned by the key of the box.
+    ``connections`` are pairs (key of the result, key of its origin). The box ``first_key`` gets column 0. Returns a
+    mapping from the key of each box to its column.
     """
     columns = {first_key: 0} | dict.fromkeys((key for _, key in connections), 1)
     # Each round settles one more column. The bound ends the loop even if records form a cycle.
@@ -343,8 +343,8 @@ def _assign_columns(connections: Sequence[tuple[str, str]], first_key: str) -> d
 def _render_box(node: LineageNode, x: float, y: float) -> str:
     """Render the box of a policy or of a run as SVG. The box of a policy is round and blue.
 
-    The upper left corner of the box is at ``x`` and ``y``, in pixels. The box links to a page if the archive has the
-    record.
+    The upper left corner of the box is at ``x`` and ``y``, in pixels. The box links to the page of the policy or run if
+    the archive has its record.
     """
     is_policy = node.kind == POLICY
     page = (urls.policy_url if is_policy else urls.run_url)(node.id) if node.note else ""
@@ -365,8 +365,8 @@ def _render_box(node: LineageNode, x: float, y: float) -> str:
 def _render_connection(box_pixels: tuple[int, int], origin_box_pixels: tuple[int, int]) -> str:
     """Render, as SVG, the curve that connects the box of a result with the box of its origin.
 
-    ``box_pixels`` and ``origin_box_pixels`` are the upper left corners (x, y) of the two boxes, in pixels. If the boxes
-    are not in neighbouring columns, the curve crosses the columns in between below a row of boxes.
+    ``box_pixels`` and ``origin_box_pixels`` are the upper left corners (x, y) of the two boxes, in pixels. If there are
+    columns between the boxes, the curve crosses them below the row of the origin's box.
     """
     x, y, to_x, to_y = (
         box_pixels[0] + BOX_WIDTH,

@@ -12,7 +12,7 @@ from analytics.report.style import Figure
 
 
 class FormField(NamedTuple):
-    """A field of the form that stands above a list."""
+    """A field of the form above a list."""
 
     name: str
     label: str

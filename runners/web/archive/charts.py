@@ -108,9 +108,9 @@ def _to_drawable(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _build_data_and_field_names(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
-    """Build the inline data of a chart, and a mapping from each column to the plain name that stands for it there.
+    """Build the inline data of a chart, and a mapping from the name of each column to the name that replaces it.
 
-    Columns are renamed because a dot or a bracket in a name would be read as a path.
+    The data has these plain names because a dot or a bracket in a name would be read as a path.
     """
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
     values = [
@@ -144,7 +144,7 @@ def _build_colour_encoding_or_default(plan: ChartPlan, names: dict[str, str], ro
 
 
 def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
-    """Build the marks of a line chart or of points, with an interval for each value if the plan has intervals."""
+    """Build the marks of a line chart or a scatter plot, with an interval for each value if the plan has intervals."""
     values, names = _build_data_and_field_names(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
     ticks = _build_axis_ticks_of_whole_numbers(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}

@@ -48,7 +48,7 @@ def build_empty_result(reason: str) -> ExplorerResult:
 
 
 def explore_position_if_readable(opened: OpenArchive, query: OpeningsQuery) -> ExplorerResult:
-    """Find the decisions that archived games made in a position.
+    """Find the decisions that were made in a position in archived games.
 
     If the archive cannot be read, the result is empty and gives the reason. Raises ``RequestError`` if the text is not
     an unfinished position, if a filter is unknown, and if too many games would have to be replayed.
@@ -130,8 +130,8 @@ def _build_decision_cell(
 ) -> Cell:
     """Build the table cell that shows one column of a decision.
 
-    The column that completes the decision links to the position after the decision, whose address ``url_after``
-    returns.
+    In a row about one decision, the gift or the cell may link to the position after the decision; ``url_after`` returns
+    its address. A position links to the address that ``url_of_position`` returns.
     """
     value, hand = row[column], result.position.hand
     if value is None:

@@ -123,7 +123,7 @@ def _print_game(
 ) -> None:
     """Print the boards, the plies and the mistakes of a game.
 
-    If ``wide`` is true, the table of plies keeps all its columns even if the terminal has no room for them.
+    If ``wide`` is true, the table of plies keeps all its columns, however narrow the terminal is.
     """
     for row in render_boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else DEFAULT_WIDTH):
         console.print_line(row)

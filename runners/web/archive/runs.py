@@ -55,7 +55,7 @@ class RunRow(NamedTuple):
     def agents(self) -> tuple[str, ...]:
         """The labels of the run's agents, in the order in which tables list the agents.
 
-        The first label is that of the agent whose score the list of runs shows.
+        The list of runs shows the score of the first of these agents.
         """
         return self.record.distinct_labels_in_table_order
 
@@ -67,9 +67,10 @@ class RunRow(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The status in the record or, if a running run has been silent for long, the time since its last games.
+        """The status in the record, or the time since the last games if the run seems to have been killed.
 
-        A run that was killed could not update the status in its record.
+        A run that was killed could not update the status in its record. A run is taken for killed if it is recorded as
+        running but has stored no games for ``SILENT_SECONDS``.
         """
         silent = time.time() - self.last_written
         if self.record.status != "running" or silent < SILENT_SECONDS:
@@ -135,7 +136,10 @@ class FilterNames(NamedTuple):
 
 
 def list_rules_and_agent_names(rows: Iterable[RunRow]) -> FilterNames:
-    """Return the rules of the given runs, the rules with the most games first, and the agents in alphabetical order."""
+    """Return the names of the rules and of the agents of the given runs.
+
+    The rules with the most games come first; the agents are in alphabetical order.
+    """
     counts: dict[str, int] = {}
     agents: set[str] = set()
     for row in rows:

@@ -121,8 +121,8 @@ def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table |
 def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) -> Table:
     """Return a crosstable in which each score links to the list of its games.
 
-    ``labels`` are the labels of the agents. A heading that is not one of them cannot be used as a filter, for example
-    because it also names a version of the code, so its scores get no links.
+    ``labels`` are the labels of the agents. A heading that is not one of them gets no links, because it cannot be used
+    as a filter; for example, it may also name a version of the code.
     """
     agents = [cell.text for cell in table.columns[0].cells]
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}

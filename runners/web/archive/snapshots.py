@@ -94,9 +94,10 @@ class ArchiveSnapshot:
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
         """Return ``compute(opened, *arguments)``, and keep the value for other readers that request it.
 
-        A reader that requests a value while it is being computed waits for it. ``opened`` is one of the snapshot's open
-        archives, which ``compute`` has to itself until it returns. Raises ``BusyError`` if too many readers are
-        waiting, or if no open archive becomes free in time.
+        A reader that requests a value while it is being computed waits for it. The snapshot opens the archive several
+        times, so that several values can be computed at once; ``opened`` is one of these open archives, and no other
+        reader uses it until ``compute`` returns. Raises ``BusyError`` if too many readers are waiting, or if no open
+        archive becomes free in time.
         """
         key = (compute, arguments)
         with self._lock:

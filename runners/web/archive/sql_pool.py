@@ -180,7 +180,7 @@ class _ProcessSlot:
 
 
 def build_answer_table(frame: pl.DataFrame) -> Table:
-    """Build a table for people of the first rows and columns of an SQL query's answer."""
+    """Build a human-readable table of the first rows and columns of an SQL query's answer."""
     visible = frame[:, :MAX_COLUMNS]
     visible = visible.head(min(MAX_ROWS, max(10, MAX_CELLS // max(1, visible.width))))
     rows = visible.to_dicts()
@@ -203,7 +203,7 @@ def _build_cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
 
 
 def _format_number(name: str, value: float | Decimal) -> str:
-    """Format a number in the column ``name`` for people, such as 321,000 or 0.03133.
+    """Format a number from the column ``name`` as people read it, for example as 321,000 or 0.03133.
 
     Ids, seeds and booleans are written unchanged.
     """

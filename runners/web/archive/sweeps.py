@@ -197,7 +197,7 @@ def _build_points_and_value_name(settings: Sequence[str], job_results: JobResult
     """Build a frame with a row for each job that has a value, and return the frame with the name of the value.
 
     The value is the first agent's score, with its interval, if the jobs are judged by this score and no job has several
-    pairings; otherwise, the value is the objective.
+    pairings; otherwise, it is the value that the job returned for the sweep's objective, such as regret.
     """
     objective, by_score = _find_objective(job_results), _is_judged_by_score(job_results)
     name = SCORE if by_score else format_quantity_heading(objective or "value")

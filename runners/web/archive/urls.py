@@ -71,7 +71,7 @@ def analysis_url(position: str) -> str:
 
 
 def game_analysis_url(plies: Sequence[tuple[int, int]], rules: str, hand: int = NONE) -> str:
-    """Return the address of the page that analyses a game up to the given plies, under the named rules.
+    """Return the address of the analysis page for the game that consists of ``plies``, under the named rules.
 
     ``plies`` are pairs (piece, cell). ``hand`` is the piece that was given last, or NONE.
     """

@@ -46,7 +46,7 @@ class TurnPendingError(Exception):
 class RememberingOpponent:
     """An opponent that remembers its turns, and takes the same turn whenever the same game is replayed.
 
-    If a turn is not remembered yet, a wrapped opponent chooses it, if there is one.
+    A turn that is not remembered yet is chosen by the wrapped opponent, if there is one.
     """
 
     def __init__(self, label: str, turns_by_game: TurnsByGame, opponent: Opponent | None = None) -> None:
@@ -369,7 +369,7 @@ class GameAddress(NamedTuple):
     moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
 
     def to_query(self) -> dict[str, object]:
-        """Return the query parameters of the address, as values by name."""
+        """Return the query parameters of the address, as a mapping from names to values."""
         query = {**self.setup._asdict(), "number": self.number, "id": self.id}
         return query | ({"moves": ".".join(self.moves)} if self.moves else {})
 
@@ -406,7 +406,7 @@ def parse_setup(values: Mapping[str, str]) -> GameSetup:
 def parse_address(values: Mapping[str, str]) -> GameAddress:
     """Parse the address of a game from its query parameters.
 
-    Raises ``RequestError``, which names the missing or invalid value.
+    If a value is missing or invalid, raises a ``RequestError`` that names it.
     """
     identity, moves = values.get("id", ""), values.get("moves", "")
     if not _ID.fullmatch(identity):

@@ -80,7 +80,7 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
 
 
 def _select_agent_parameters_by_prefix(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that the form has for the parameters of one agent, by the name of the parameter.
+    """Return the parameters of one agent in the form, as a mapping from names to values.
 
     In the form, the agent's name and a dot stand before each name, because the form may also hold the parameters of an
     agent that was chosen before.
@@ -262,8 +262,8 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
     """Build the view of a game.
 
     ``chosen_piece`` is the piece that the person chose to place, or NONE; it is used only under rules that let the
-    mover choose. If ``is_logged`` is true, the game is in the archive, so the view offers no more decisions, even if it
-    shows an earlier moment.
+    mover choose. ``is_logged`` says that the game is in the archive. The view of a logged game offers no decisions, not
+    even at an earlier moment of the game.
     """
     game = state.game
     yours = not (is_logged or state.session.is_over or state.thinking)
@@ -288,7 +288,7 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
 
 
 def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:
-    """Return the tile, marked as a hint if its decision or its choice is one of ``hinted_words``."""
+    """Return the tile, marked as a hint if pressing it makes a decision or chooses a piece of ``hinted_words``."""
     if (tile.decision or tile.choice) not in hinted_words:
         return tile
     return tile._replace(hinted=True, label=f"{tile.label} (hint)")
