@@ -115,7 +115,7 @@ def _(build_policy, rebuild_policy, root, tournament):
     condition = f"run_id = '{tournament.run_id}' AND winner >= 0"
     policy = build_policy("gift", name="gifts", where=condition, archive=root)
     again = rebuild_policy("gifts", root)
-    print(policy.title, "from", policy.frame["games"].item(), "games:", again.note)
+    print(policy, again)
     return again, policy
 
 
