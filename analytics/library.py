@@ -232,10 +232,10 @@ class Archive(OpenArchive):
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the placements or gifts at the first three free plies of games, with shares and scores (0 to 1).
 
-        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, counted from the start of the
-        game, from 0; plies are free after those that were imposed; the number ``cell`` (4 * row + column) or ``piece``;
-        ``games``, ``wins``, ``draws`` and ``losses`` of the agent that chose; ``share``, the share of this choice among
-        that agent's choices at the ply; ``score`` with its 95 % interval ``low`` and ``high``.
+        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, numbered from 0 at the start
+        of the game; the number ``cell`` (4 * row + column) or ``piece``; ``games``, ``wins``, ``draws`` and ``losses``
+        of the agent that chose; ``share``, the share of this choice among that agent's choices at the ply; ``score``
+        with its 95 % interval ``low`` and ``high``. The free plies of a game are those that were not imposed.
 
         Args:
             decision: The kind of decision.

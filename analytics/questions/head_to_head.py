@@ -1,4 +1,4 @@
-"""Head-to-head results of every two agents in chosen games: from tallies, or counted from games in SQL."""
+"""Head-to-head results of each pair of agents in chosen games: from tallies, or counted from games in SQL."""
 
 from __future__ import annotations
 
