@@ -51,19 +51,18 @@ def open_archive(
 
     Args:
         archive: The folder or the URL.
-        memory: The most memory that a question may use, such as ``1GiB`` or a share of the machine's memory. A question
-            that needs more spills to the disk.
-        spill: The most disk space that a question may use, such as ``10GiB``, or None for nine tenths of the free
-            space.
-        seconds: The number of seconds after which a question is interrupted, or None for no limit. A server should set
-            a limit.
+        memory: The most memory that one query of the archive may use, such as ``1GiB`` or a share of the machine's
+            memory. A query that needs more spills to the disk.
+        spill: The most disk space that one query may use, such as ``10GiB``, or None for nine tenths of the free space.
+        seconds: The number of seconds after which a query is interrupted, or None for no limit. A server should set a
+            limit.
         check: Whether to compare files with their checksums.
 
     Returns:
         The open ``Archive``.
 
     Raises:
-        RequestError: ``archive`` is no archive, or a limit is malformed.
+        RequestError: ``archive`` is not an archive, or a limit is malformed.
 
     Examples:
         >>> import analytics

@@ -69,7 +69,7 @@ class Archive(OpenArchive):
     # Strength.
 
     def crosstable(self, *, by_seat: bool = False, **games: Unpack[GameFilters]) -> Result:
-        """Return the results of every two agents under one rule set, by default without the games of trainings.
+        """Return the results of each pair of agents under one rule set, by default without the games of trainings.
 
         Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
         and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and ``second_forfeits``,
@@ -81,7 +81,8 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for every two agents or, with ``by_seat``, for each seat of the first of them.
+            A ``Result`` with a row for each pair of agents that met or, with ``by_seat``, for each seat of its first
+            agent.
 
         Raises:
             RequestError: No game meets the filters, or games of several rule sets do.
@@ -145,7 +146,7 @@ class Archive(OpenArchive):
         return build_ratings_result(results, fit, anchor_label, anchor_elo)
 
     def compare(self, *runs: Run) -> Result:
-        """Compare each of some runs with the first one in settings, code, scores, speed and regret.
+        """Compare two or more runs, each later one with the first, in settings, code, scores, speed and regret.
 
         Args:
             *runs: Two runs or more: their ids, the first digits of these, or results about one run.
@@ -189,21 +190,21 @@ class Archive(OpenArchive):
     ) -> Result:
         """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
 
-        Columns: ``piece``, ``cell`` and ``gift`` as text, those of them that the kind of decision includes; ``alike``,
-        the number of decisions that are equivalent by symmetry; ``games``, and ``share``, their share of all games
-        counted (0 to 1); ``wins``, ``draws``, ``losses`` and ``score`` (0 to 1) of the player that decides;
-        ``win_rate``, ``draw_rate`` and ``loss_rate`` (0 to 1), each with its 95 % interval (such as ``win_low`` and
-        ``win_high``); ``run_id`` and ``game_id`` of a sample game, the first game with such a decision, up to symmetry,
-        and ``sample``, the plies of that game. If games are counted at their first free decision, there are also the
+        Columns: ``piece``, ``cell`` and ``gift`` as text, as far as the kind of decision has them; ``alike``, the
+        number of decisions that are equivalent by symmetry; ``games``, and ``share``, their share of all games counted
+        (0 to 1); ``wins``, ``draws``, ``losses`` and ``score`` (0 to 1) of the player that decides; ``win_rate``,
+        ``draw_rate`` and ``loss_rate`` (0 to 1), each with its 95 % interval (such as ``win_low`` and ``win_high``);
+        ``run_id`` and ``game_id`` of a sample game, the first game with such a decision, up to symmetry, and
+        ``sample``, the plies of that game. If the first free decision of each game is counted, there are also the
         columns ``ply`` and ``position``.
 
         Args:
-            position: The position in notation, such as ``"..../..../..../.... -"``.
+            position: The board and the piece in hand as text, such as ``"..../..../..../.... -"``.
             by: The kind of decision, or None for the next decision in the position.
             least: Decisions made in fewer games than this are left out.
             imposed: Whether to count imposed decisions, too.
-            first_free: Whether to count each game at its first free decision, in whatever position that decision was
-                made; None to do so only if all decisions at the start of games were imposed.
+            first_free: Whether to count the first free decision of each game, in whatever position it was made; None to
+                do so only if all decisions at the start of games were imposed.
             sort: The order of the rows: the most games, the lowest score, or the most losses first.
             **games: The filters of ``GameFilters`` except ``where``, because decisions are counted by run.
 
@@ -229,12 +230,12 @@ class Archive(OpenArchive):
         return answer_openings(self, query)
 
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
-        """Return the placements or gifts that agents chose at their first free plies, with shares and scores (0 to 1).
+        """Return the placements or gifts at the first three free plies of games, with shares and scores (0 to 1).
 
-        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, the number of the free ply,
-        counted from 0; the number ``cell`` (4 * row + column) or ``piece``; ``games``, ``wins``, ``draws`` and
-        ``losses`` of the agent that chose; ``share``, the share of this choice among that agent's choices at the ply;
-        ``score`` with its 95 % interval ``low`` and ``high``.
+        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, numbered from 0 at the start
+        of the game; the number ``cell`` (4 * row + column) or ``piece``; ``games``, ``wins``, ``draws`` and ``losses``
+        of the agent that chose; ``share``, the share of this choice among that agent's choices at the ply; ``score``
+        with its 95 % interval ``low`` and ``high``. The free plies of a game are those that were not imposed.
 
         Args:
             decision: The kind of decision.
@@ -329,7 +330,7 @@ class Archive(OpenArchive):
         Columns: ``rules``, ``agent``, ``plies``; ``games`` of this length, and the agent's ``wins``, ``draws`` and
         ``losses`` in them; ``share`` of its games (0 to 1) with the 95 % interval ``low`` and ``high``; ``random``, the
         exact share of games of this length between random players, null where that share is not known. Forfeited games
-        do not count.
+        are left out.
 
         Args:
             **games: The filters of ``GameFilters``.

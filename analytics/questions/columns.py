@@ -96,7 +96,7 @@ VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}  # of exact values
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in whole minutes, hours or days, for example ``90 min``."""
+    """Format a duration, rounded down, in minutes below 2 hours, in hours below 2 days, else in days: ``90 min``."""
     minutes = int(seconds // 60)
     if minutes < 120:
         return f"{minutes} min"
@@ -236,7 +236,8 @@ def number_column(
 ) -> ResultColumn:
     """Build a column of numbers, each formatted with ``format_value``; None is shown as a dash.
 
-    ``drop_priority`` is explained at ``ResultColumn``.
+    ``drop_priority`` says which columns a table that is too wide drops first: those of the highest priority, but never
+    those of priority 0.
     """
     return ResultColumn(
         heading, [MISSING if value is None else format_value(value) for value in values], drop_priority=drop_priority

@@ -31,7 +31,7 @@ class CookbookQuery(NamedTuple):
 
 @cache
 def read_cookbook() -> tuple[CookbookQuery, ...]:
-    """Read all queries of the cookbook, in the order of the page."""
+    """Read all queries of the cookbook, in the order in which the cookbook's page lists them."""
     text = (files("analytics.questions") / "cookbook.md").read_text(encoding="utf-8")
     sections = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
     return tuple(
@@ -69,8 +69,9 @@ PLIES_PLACEHOLDER = "ply < 3 /* first plies */"  # stands for the plies that a q
 def read_restricted_query(name: str, condition: str, plies_else_first_three: range | None = None) -> str:
     """Read the SQL of a named query, restricted to the games that meet a condition on ``run_id`` and ``game_id``.
 
-    ``plies_else_first_three`` is the range of plies that a query about first plies covers, or None for the first three
-    plies. Raises ``RequestError`` for an unknown query, and for a query that cannot be restricted.
+    Some queries are about the first plies of games. They cover the plies in ``plies_else_first_three`` or, if it is
+    None, the first three plies. Raises ``RequestError`` for an unknown query, and for a query that cannot be
+    restricted.
     """
     text = read_query(name)
     if plies_else_first_three is not None:

@@ -144,8 +144,8 @@ def select_decisions_by_agent(
 ) -> pl.DataFrame:
     """Select the decisions that the filter's agent made in games against the filter's opponent.
 
-    If the filter names no agent, decisions of any agent are selected. If it names no opponent, games against any
-    opponent count. ``kind`` is the kind of decision, which determines whether the giver or the mover decided.
+    If the filter names no agent, decisions of any agent are selected. If it names no opponent, games against all
+    opponents are included. ``kind`` is the kind of decision, which determines whether the giver or the mover decided.
     """
     if game_filter.agent is None and game_filter.opponent is None:
         return decisions
@@ -167,10 +167,10 @@ def sum_symmetric_decisions(
 ) -> pl.DataFrame:
     """Sum the counts of decisions that are equivalent by symmetry, with one row for each group of such decisions.
 
-    A row names the first of the equivalent decisions in ``turns``, and has their counts, their number of openings and
-    their first game. ``turns`` has all turns in one position or in several. For several positions, ``turns`` has a
-    column ``position`` with the text of each position, and the result has this column, too. Raises ``FailureError`` if
-    the index has a turn that cannot be played.
+    Each row names the decision of its group that comes first in ``turns``, and has the summed counts, the number of
+    openings and the first game of the whole group. ``turns`` has all turns in one position or in several. For several
+    positions, ``turns`` has a column ``position`` with the text of each position, and the result has this column, too.
+    Raises ``FailureError`` if the index has a turn that cannot be played.
     """
     key_columns = DECISION_COLUMNS[kind]
     own_columns = ["own_hand", "own_cell", "own_piece"][: len(key_columns) - len(_BOARD) + 1]
@@ -204,9 +204,11 @@ def _count_fewest_possible_openings(
 
     Without imposed plies, each game is an opening of its own. With imposed plies, openings are repeated by the two
     games of a pair, by other pairings, and by other runs with the same seed. But the games of one pairing in which the
-    same agent decided all have different openings, so there are at least as many openings as the largest number of such
-    games. This count may be too small, for example if the games of a pair diverge, and then intervals are wider than
-    necessary. A count that is too large would make the intervals too narrow, which is worse.
+    same agent decided all have different openings. Among the pairings of the runs with one seed, the largest number of
+    such games is therefore the least possible number of openings.
+
+    This number may be too small, for example if the games of a pair diverge, and then intervals are wider than
+    necessary. A number that is too large would make the intervals too narrow, which is worse.
     """
     seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
     origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)

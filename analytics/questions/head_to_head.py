@@ -1,4 +1,4 @@
-"""Head-to-head results of every two agents in chosen games: from tallies, or counted from games in SQL."""
+"""Head-to-head results of each pair of agents in chosen games: from tallies, or counted from games in SQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ResultsByPairing = dict[tuple[str, int], PairingResult]  # by run and number of 
 
 @dataclass(frozen=True)
 class HeadToHead:
-    """The results of games between agents, with one result for every two agents that met."""
+    """The results of games between agents, with one result for each pair of agents that met."""
 
     rules: str
     results: tuple[PairingResult, ...]  # from the view of the oldest run's first agent; ``pairing`` is the index
@@ -55,7 +55,7 @@ class HeadToHead:
 
     @property
     def tallies(self) -> dict[tuple[str, str], Tally]:
-        """The tally of every two agents, by the labels of the first and the second agent."""
+        """The tally of each pair of agents, by the labels of the first and the second agent."""
         return {(result.first, result.second): result.tally for result in self.results}
 
     @property
@@ -63,10 +63,10 @@ class HeadToHead:
         return sum(result.games for result in self.results)
 
     def to_frame(self, by_seat: bool = False) -> pl.DataFrame:
-        """Return a row for every two agents, with the columns of ``pairings_frame``.
+        """Return a row for each pair of agents that met, with the columns of ``pairings_frame``.
 
-        With ``by_seat``, return two rows, one for each seat of the first agent. The frame then has a column ``seat``,
-        and no columns for forfeits.
+        With ``by_seat``, each pair of agents has one row for each seat in which the first agent played. The frame then
+        has a column ``seat``, and no columns for forfeits.
         """
         if not by_seat:
             return pairings_frame(self.results)
@@ -85,9 +85,9 @@ class SeatResult(NamedTuple):
 def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[SeatResult]:
     """Split each result by the first agent's seat, into the games in seat 0 and the games in seat 1.
 
-    A seat without games is left out. Each pair has one game in each seat, so the games in one seat are independent, and
-    the unit of variance is the game. If ``shared`` shows that the two agents played the same openings several times,
-    the unit is the opening.
+    A seat without games is left out. Each pair of games has one game in each seat, so the games in one seat are
+    independent, and variances are computed over games. If ``shared`` shows that the two agents played the same openings
+    several times, variances are computed over openings.
     """
     seat_results = []
     for result in results:
@@ -105,11 +105,11 @@ def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | Non
 
 
 def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAMES) -> HeadToHead:
-    """Compute the results of every two agents in the games that the filter chooses.
+    """Compute the results of each pair of agents in the games that the filter chooses.
 
     Without a condition in SQL, the results come from tallies. Games are then read only in runs in which several
     pairings played the same openings, because the intervals of such runs depend on the results after each opening. With
-    a condition, a pair of which only one game is chosen counts as a single game.
+    a condition, a pair of which only one game is chosen is counted as a single game.
 
     Raises:
         RequestError: No game is chosen, a run is not in the archive, the condition is invalid, or the games were played
@@ -221,10 +221,11 @@ def _select_runs_including_trainings(opened: OpenArchive, game_filter: GameFilte
 def load_shared_openings(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], results: ResultsByPairing
 ) -> SharedOpenings | None:
-    """Count pairs of games by group of openings, for the pairings that share openings with another pairing.
+    """Load the counts of pairs of games for the pairings that share openings with another pairing.
 
-    ``results`` has the results of all pairings. ``where`` is a condition on the games to count, or None to count all
-    games. Return None if no pairings share openings.
+    The counts are by groups of openings, which ``SharedOpenings`` explains. ``results`` has the results of all
+    pairings. ``where`` is a condition on the games to count, or None to count all games. Return None if no pairings
+    share openings.
     """
     seeds = find_shared_opening_seeds(records, results)
     if not seeds:
@@ -253,7 +254,7 @@ def load_tally_results(opened: OpenArchive, records: Iterable[RunRecord]) -> Res
 def count_game_results(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> ResultsByPairing:
     """Count, for each pairing of these runs, the results in the games that meet the condition ``where``.
 
-    The results are in the order of the runs. A pair of which only one game is chosen counts as a single game.
+    The results are in the order of the runs. A pair of which only one game is chosen is counted as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
     for run_id, pairing, zero, one, pairs in _query_games(
@@ -319,8 +320,9 @@ def merge_results_by_agents(
 ) -> tuple[PairingResult, ...]:
     """Merge all results of the same two agents into one result.
 
-    The unit of variance is the pair of games if it is the unit in any of the merged results. If ``shared`` shows that
-    the two agents played the same openings several times, the unit is the opening.
+    The variance of a merged result is computed over pairs of games if that of any of its parts is, and otherwise over
+    games. If ``shared`` shows that the two agents played the same openings several times, the variance is computed over
+    openings.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in results:
@@ -346,7 +348,7 @@ def merge_results_by_agents(
 def _describe_ambiguous_labels_and_omissions(
     records: Sequence[RunRecord], results: Sequence[PairingResult], omitted_training_count: int
 ) -> list[str]:
-    """Describe labels that stand for different agents, and games that do not count for the results or the ratings.
+    """Describe labels that stand for different agents, and games that are left out of the results or ratings.
 
     ``omitted_training_count`` is the number of trainings that were left out.
     """

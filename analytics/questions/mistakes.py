@@ -75,9 +75,10 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
 def _build_agent_names_and_cluster_keys(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
     """Build a row for each agent of each run: its name, and the rule by which its pairs of games form clusters.
 
-    Two pairs of games belong to the same cluster if they have the same ``origin`` and their numbers agree in the bits
-    that are set in ``pair_bits``. If openings follow from a seed and the number of the pair, these bits omit the
-    pairing.
+    Two pairs of games belong to the same cluster if they have the same ``origin`` and the same ``pair_id & pair_bits``.
+    If openings follow from a seed and the number of the pair, ``origin`` is that seed, and ``pair_bits`` keeps the
+    number of the pair but not the pairing, so that pairs of different pairings can share a cluster. Otherwise,
+    ``origin`` is the run, and each pair is a cluster of its own.
     """
     rows = []
     for record in archive.archive.load_runs():

@@ -71,12 +71,12 @@ class OpeningsResult:
 
     @property
     def first_free(self) -> bool:
-        """Whether each game counts at its first free decision, regardless of the position."""
+        """Whether the rows are about the first free decision of each game, in whatever position it was made."""
         return bool(self.games_by_ply)
 
     @property
     def subject(self) -> str:
-        """The subject of the rows, in the words of a title: the position, or first free decisions."""
+        """The subject of the rows, worded for a title: the position, or first free decisions."""
         if not self.first_free:
             return format_position(self.position, self.rules.name)
         return "First free decisions" if self.rules.name == CLASSIC_NAME else f"First free decisions, {self.rules.name}"
@@ -95,25 +95,26 @@ def explore_position(
     """Return the decisions made in a position, with one row for all decisions that symmetries make equivalent.
 
     Rows are sorted by ``sort``. If no piece is in hand, placements and turns after every possible gift are counted. If
-    all decisions at the start of games were imposed, a query about the start counts each game at its first free
-    decision. The rows are then about many positions, and the columns ``ply`` and ``position`` precede the other
-    columns. Games that are not indexed deep enough are replayed, which takes a second or two for ten million games.
+    all decisions at the start of games were imposed, a query about the start counts the first free decision of each
+    game instead. The rows are then about many positions, and the columns ``ply`` and ``position`` precede the other
+    columns. Games that are not indexed up to the ply of the position are replayed, which takes a second or two for ten
+    million games.
 
     Columns:
 
-    - ``piece``, ``cell`` and ``gift`` as text, those of them that the kind of decision includes; a row names the first
-      of its equivalent decisions;
+    - ``piece``, ``cell`` and ``gift`` as text, as far as the kind of decision has them; a row names the first of its
+      equivalent decisions;
     - ``alike``: the number of decisions that are equivalent by symmetry;
     - ``games``, and ``share``, their share of all games counted;
     - ``wins``, ``draws``, ``losses`` and ``score`` of the player that decides;
     - ``win_rate``, ``draw_rate`` and ``loss_rate``, each with Wilson's 95 % interval over independent openings;
     - ``run_id`` and ``game_id`` of a sample game, the first game with such a decision. With ``with_samples``, the
-      column ``sample`` has the plies of that game as text. It makes the decision up to symmetry: its own pieces and
-      cells may be others than those of the row.
+      column ``sample`` has the plies of that game as text. That game has the decision up to symmetry, so its pieces and
+      cells may differ from those of the row.
 
     Args:
         opened: The archive.
-        position: The position in notation.
+        position: The position as text: the board and the piece in hand, as in ``EMPTY_BOARD``.
         by: The kind of decision: a ``gift`` of the giver, a ``placement`` of the mover, or the mover's whole ``turn``,
             a cell and a gift; None for the next decision in the position.
         games: Which games to count; the filter selects whole runs.
@@ -257,7 +258,7 @@ def describe_first_plies(games_by_ply: Mapping[int, int], preposition: str = "at
     """Describe at which plies the games have their first free decision.
 
     ``games_by_ply`` has the number of games by the ply of that decision. ``preposition`` is ``at`` if only this
-    decision counts, and ``from`` if later decisions count, too.
+    decision is counted, and ``from`` if later decisions are counted, too.
     """
     plies_text = ", ".join(
         f"ply {ply} in {format_count_with_noun(games, 'game')}" for ply, games in games_by_ply.items()
@@ -396,7 +397,7 @@ def _describe_no_decisions(
 ) -> str:
     """Describe why a query found no decision to count in a position.
 
-    ``decisions`` has the decisions, if any, that were made there but do not count, because they were imposed.
+    ``decisions`` has the decisions, if any, that were made there but are not counted, because they were imposed.
     """
     imposed = int(decisions["games"].sum())
     if imposed:
@@ -454,7 +455,7 @@ def _format_cell_or_piece(column: str, value: int) -> str | None:
 def _format_sample_games(opened: OpenArchive, rows: pl.DataFrame) -> list[str]:
     """Format the plies of each row's sample game as text (``F@b1 3@b2 ...``).
 
-    Raises ``FailureError`` for a damaged file, and if the index names a game that is not there.
+    Raises ``FailureError`` for a damaged file, and if the index names a game that the archive lacks.
     """
     games = [(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     plies = read_plies(opened, games)

@@ -13,7 +13,7 @@ SMALL_PACE = 10  # games a second: a lower pace is not shown as a whole number
 def compute_pace_without_people(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
     """Return how many games a second were played in all runs together, or None if no run has recorded its time.
 
-    Runs in which a person played do not count, because the person's thinking time would be attributed to the agent.
+    Runs in which a person played are left out, because the person's thinking time would be attributed to the agent.
 
     Args:
         runs: Runs, each with the number of its games.

@@ -81,14 +81,14 @@ class PairingResult:
 
     @property
     def score(self) -> Estimate:
-        """The mean score of the first agent (win 1, draw 1/2), with its normal interval."""
+        """The mean score of the first agent (win 1, draw 1/2), with an interval from the normal approximation."""
         return score(self.tally, self.by_pairs, self.clusters)
 
     @property
     def forfeits(self) -> tuple[int, int]:
         """The numbers of games forfeited by the first and by the second agent.
 
-        Games forfeited by an illegal turn, an exception or a late turn count; resignations do not.
+        Games forfeited by an illegal turn, an exception or a late turn are counted; resignations are not.
         """
         return self.tally.forfeits
 
@@ -127,8 +127,9 @@ def load_results_requested_by_jobs(
 
     The list of results is empty if the job has no run, or if the job's run is in another archive.
 
-    For a training, only the games that its job asked for count. A longer training continues the same run, and in the
-    later games the learner knows more. In other runs, all games are evidence of the same kind, so all of them count.
+    For a training, only the games that its job asked for are counted. A longer training continues the same run, and in
+    the later games the learner knows more. In other runs, all games are evidence of the same kind, so all of them are
+    counted.
     """
     records = [record for job in jobs if job.run_id is not None and (record := archive.find_run(job.run_id))]
     runs = {record.run_id: record for record in records}
@@ -236,9 +237,9 @@ class Crosstable:
 def build_crosstable(pairing_results: Sequence[PairingResult], shared: SharedOpenings | None = None) -> Crosstable:
     """Build the crosstable of all pairings, leaving out the games of agents against themselves.
 
-    With ``shared``, intervals are over openings: all pairs of an agent with the same opening are one unit, whoever the
-    opponent was. Without ``shared``, pairs of different pairings count as independent, which is wrong if pairings share
-    openings.
+    With ``shared``, openings are the independent observations: all pairs of an agent with the same opening are in one
+    cluster, whoever the opponent was. Without ``shared``, pairs of different pairings are taken as independent, which
+    is wrong if pairings share openings.
     """
     meetings: dict[str, dict[str, Tally]] = {}
     by_pairs = set[str]()  # agents of which the games of a pair share an opening
@@ -341,8 +342,8 @@ class SharedOpenings:
     def build_meeting_clusters(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
         """Build the clusters of the pairs of two agents, or return None if the two agents repeated no opening.
 
-        ``total`` is the tally of these pairs. With ``seat``, only the games in which the first agent held that seat
-        count.
+        ``total`` is the tally of these pairs. With ``seat``, only the games in which the first agent held that seat are
+        counted.
         """
         if _sort_agents(first, second) not in self.repeated:
             return None
@@ -495,8 +496,8 @@ def _is_extended_by_unverified_code(record: RunRecord) -> bool:
 def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
     """Return the code fingerprint of each agent, by run id and label.
 
-    Codes that play the same games have the same fingerprint in the result. Two versions of code count as playing the
-    same games if one of them reproduced a sample of the games that the other one had played.
+    Versions of code that play the same games have the same fingerprint in the result. Two versions are taken to play
+    the same games if one of them reproduced a sample of the games that the other one had played.
     """
     representatives = dict[tuple[str, str], str]()  # by label and code: another code that plays the same, or itself
 
@@ -527,7 +528,10 @@ def _format_code_label(label: str, code: str) -> str:
 
 
 def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
-    """Return the label that is shown as ``name``, with or without ``@code``, or None if ``labels`` lacks the label."""
+    """Return the label that is shown as ``name``, or None if ``labels`` does not contain the label.
+
+    ``name`` may be the label alone, or the label followed by ``@code``.
+    """
     label, _, code = name.rpartition("@")
     if name in labels or len(code) != CODE_DIGITS:
         label = name

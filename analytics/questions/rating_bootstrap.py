@@ -34,7 +34,7 @@ class BootstrapPopulation:
 
     @staticmethod
     def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> BootstrapPopulation:
-        """Build the population from the tally of every two agents.
+        """Build the population from the tally of each pair of agents.
 
         The number of an agent in the population is its index in ``agents``. ``shared`` has the counts of the pairs
         whose openings other pairs played, too, or is None if there are no such pairs.

@@ -97,7 +97,8 @@ class Ratings:
           ``high`` are infinite if the games set no bound on that side, and null if the games do not determine them;
         - ``group`` is numbered from 1, as in the titles of tables;
         - ``unranked``: the reasons why ``rank`` is null;
-        - ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``;
+        - ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals. Both
+          are the same in all rows, and each has an interval, ``_low`` and ``_high``;
         - ``above LABEL`` for each agent: the probability that the row's agent is stronger than that agent, null across
           groups.
         """
@@ -212,8 +213,8 @@ def compute_ratings(
 ) -> Ratings:
     """Rate all agents in the games that meet ``where``, a condition on the view ``games``.
 
-    All chosen games count, whichever agents are shown later. Ratings and ranks do not depend on ``samples``; with 0
-    samples, no game is read. ``compute_head_to_head`` and ``fit_ratings`` explain the other arguments and the errors.
+    All chosen games are counted, whichever agents are shown later. Ratings and ranks do not depend on ``samples``; with
+    0 samples, no game is read. ``compute_head_to_head`` and ``fit_ratings`` explain the other arguments and the errors.
     """
     chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
     tallies = {
@@ -409,7 +410,7 @@ def _compute_superiority(
 ) -> NDArray[np.float64]:
     """Compute the share of bootstrap samples in which the row's agent is above the column's agent, [A, A].
 
-    A sample in which the two agents are equal or cannot be compared counts as half. If all games together cannot
+    A sample in which the two agents are equal or cannot be compared is counted as half. If all games together cannot
     compare two agents, their share is 1/2, whatever the samples say. The share is NaN across groups, and if there are
     no samples.
     """
@@ -429,7 +430,7 @@ def _is_order_determined(fitted: DavidsonFit) -> NDArray[np.bool_]:
 
 
 def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
-    """Compare every two agents, [A, A]: 1 if the row's agent is above the column's agent, and 0 if it is below.
+    """Compare each pair of agents, [A, A]: 1 if the row's agent is above the column's agent, and 0 if it is below.
 
     The value is 1/2 if the two agents are equal, or if the games cannot compare them.
     """

@@ -194,7 +194,7 @@ CODE_PREFIX, MODULE_PREFIX = "code of ", "module "
 def _list_settings(record: RunRecord, matches: Mapping[str, str]) -> dict[str, str]:
     """Return, by name, the text of each setting on which the games of a run depend.
 
-    The names are those that people see. Versions and fingerprints of code count as settings. ``matches`` has the label
+    The names are those that people see. Versions and fingerprints of code are settings, too. ``matches`` has the label
     under which each agent is compared, by the agent's label in this run.
     """
     spec, code = record.spec, record.code
@@ -229,7 +229,7 @@ def _format_setting(value: Any) -> str:
 
 
 class _ComparedPairing(NamedTuple):
-    """The result of a pairing in one of the runs, from the point of view of the first agent in the first run."""
+    """The result of a pairing in one run, and whether its agents are in reverse order in the first run that has it."""
 
     record: RunRecord
     result: PairingResult
@@ -297,10 +297,11 @@ def _compute_score_difference(opened: OpenArchive, base: _ComparedPairing, other
 
 
 def _paired_difference_sql(base: _ComparedPairing, other: _ComparedPairing) -> str:
-    """Return the query that compares pairs of games with the same opening.
+    """Return the query that compares the pairs of games in ``base`` and ``other`` that have the same opening.
 
-    The answer has the number of these pairs, the mean of the difference of their scores (``other`` minus ``base``), and
-    the sample variance of this difference.
+    The query matches each pair of games in ``base`` with the pair in ``other`` that has the same opening. Its answer
+    has the number of matches, and the mean and the sample variance of the difference in score (``other`` minus
+    ``base``).
     """
     sides = []
     for pairing in (base, other):

@@ -29,7 +29,11 @@ MAX_ROWS = 400  # agents or pairings in a table: 44,850 pairings of 300 agents w
 
 
 def describe_omissions(row_count: int, row_noun: str, opponent_count: int = 0) -> list[str]:
-    """Describe how many rows and columns of opponents a table leaves out; the result is empty if none are left out."""
+    """Describe how many rows, and how many columns for opponents, a table leaves out; the result is empty if none are.
+
+    ``row_count`` is the number of all rows, and ``opponent_count`` the number of all columns for opponents.
+    ``row_noun`` says what the rows are, such as ``agents``.
+    """
     omissions = []
     if row_count > MAX_ROWS:
         omissions.append(f"the first {MAX_ROWS} of {row_count:,} {row_noun} are shown")
@@ -69,9 +73,9 @@ def build_crosstable_table(crosstable: Crosstable, with_intervals: bool = True) 
 
 
 def build_pairings_table(head_to_head: HeadToHead, by_seat: bool = False) -> Table:
-    """Build the table of results, with a row for every two agents.
+    """Build the table of results, with a row for each pair of agents.
 
-    With ``by_seat``, there is a row for each seat of the first agent.
+    With ``by_seat``, each pair of agents has a row for each seat of its first agent.
     """
     title = f"Head to head ({head_to_head.rules} rules; the first agent's view, in %)"
     rows = len(head_to_head.results[:MAX_ROWS]) * (2 if by_seat else 1)

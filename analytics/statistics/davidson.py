@@ -49,10 +49,10 @@ class SeatCounts(NamedTuple):
 
 
 class DavidsonFit(NamedTuple):
-    """The most likely parameters of Davidson's model, in natural units.
+    """The most likely parameters of Davidson's model, in natural units (logits, not Elo).
 
-    Strengths can be compared only within a component: agents among which a chain of points leads from each one to each
-    other one.
+    Strengths can be compared only within a component: a set of agents in which a chain of points leads from every agent
+    to every other one. In a chain of points, each agent scored against the next one.
     """
 
     strengths: NDArray[np.float64]  # [A]

@@ -202,7 +202,7 @@ def estimate_strength(counts: PairCounts) -> Strength:
 def _outcome_shares(counts: PairCounts) -> tuple[list[float], float]:
     """Return the shares of the five outcomes, all of them above 0, and the sum of the counts behind these shares.
 
-    An outcome that did not occur counts as ``PSEUDO_COUNT`` pairs.
+    An outcome that did not occur is counted as ``PSEUDO_COUNT`` pairs.
     """
     smoothed = [count or PSEUDO_COUNT for count in counts]
     return [count / sum(smoothed) for count in smoothed], sum(smoothed)
@@ -214,9 +214,10 @@ def _mean_and_variance(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def _most_likely_distribution(shares: Sequence[float], strength_a_pair: float) -> list[float]:
-    """Return the distribution of strength ``strength_a_pair`` under which the observed ``shares`` are most likely.
+    """Return the distribution, of those with a given strength, under which the observed ``shares`` are most likely.
 
-    Strength is the distance of the mean from 1/2, in standard deviations of the distribution.
+    A distribution gives each outcome of a pair a probability. Its strength, which must be ``strength_a_pair``, is the
+    distance of its mean score from 1/2, in standard deviations of the score.
     """
     maxima = [_find_local_maximum(shares, strength_a_pair, start) for start in _list_starts(strength_a_pair)]
     return max(maxima, key=lambda maximum: sum(p * math.log(q) for p, q in zip(shares, maximum, strict=True)))
@@ -257,11 +258,12 @@ def _slopes(distribution: Sequence[float], strength_a_pair: float) -> list[float
 def _list_starts(strength_a_pair: float) -> list[list[float]]:
     """List the distributions from which the iteration starts.
 
-    Usually, the only start is the uniform distribution. If this is so far from the required strength that no
-    distribution satisfies its linear constraint, the starts are several distributions that have been shifted towards
-    one end of the scores. Distributions of at least the required strength form a convex set, because the standard
-    deviation is concave. An iteration that starts inside this set stays inside, and always finds a next distribution.
-    So far from the data, there may be several maxima, and each start leads to one of them.
+    Usually, the only start is the uniform distribution. But if the required strength is very far from 0, no
+    distribution satisfies the linear constraint that is tangent to the strength constraint at the uniform distribution.
+    The starts are then several distributions that have been shifted towards one end of the scores. Distributions of at
+    least the required strength form a convex set, because the standard deviation is concave. An iteration that starts
+    inside this set stays inside, and always finds a next distribution. For such a strength, there may be several
+    maxima, and each start leads to one of them.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
     if _has_both_signs(_slopes(uniform, strength_a_pair)):

@@ -120,7 +120,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def forfeits(self) -> tuple[int, int]:
         """The numbers of games that the first and the second agent forfeited.
 
-        Games forfeited by an illegal turn, an exception or a late turn count; resignations do not.
+        Games forfeited by an illegal turn, an exception or a late turn are counted; resignations are not.
         """
         first, second = map(sum, zip(self.illegal, self.errors, self.late, strict=True))
         return first, second
@@ -175,9 +175,9 @@ def _add_block_counts(
     """Add the counts of a block to ``out`` [16].
 
     ``winner``, ``ending`` and ``plies`` have an element for each game, with the games of a pair next to each other. The
-    counts of pairs come first: 9 elements for pairs of two games, or 3 for pairs of one game. Elements 9 to 14 count
-    the games forfeited by an illegal turn, by an exception and by a late turn, each by the first and by the second
-    agent. Element 15 is the number of plies.
+    counts of pairs come first: 9 elements for pairs of two games, or 3 for pairs of one game. Elements 9 to 14 are the
+    numbers of games forfeited by an illegal turn, by an exception and by a late turn, each by the first and by the
+    second agent. Element 15 is the number of plies.
     """
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
@@ -282,8 +282,8 @@ def build_clusters(
     """Build clusters from the counts of pairs by cell, one of the 15 ways in which a pair can end.
 
     Each row of ``cluster_counts`` [G, 15] is one cluster. In ``single_pair_counts`` [15], each pair is a cluster of its
-    own. With ``seat``, only games in which the first agent held this seat count; clusters without such games are left
-    out.
+    own. With ``seat``, only games in which the first agent held this seat are counted; clusters without such games are
+    left out.
     """
     results = SEAT_RESULTS.sum(axis=1) if seat is None else SEAT_RESULTS[:, seat]
     of_clusters = np.concatenate([cluster_counts @ results, results])  # [G + 15, result]
@@ -312,7 +312,10 @@ class Estimate(NamedTuple):
 
 
 def normal_quantile(confidence: float = CONFIDENCE) -> float:
-    """Return half the width of a two-sided normal interval in standard errors: 1.96 for a ``confidence`` of 0.95."""
+    """Return half the width of a two-sided interval of the normal distribution, in standard errors.
+
+    It is 1.96 for a ``confidence`` of 0.95.
+    """
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
@@ -345,13 +348,14 @@ def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[
 def design_effect(tally: Tally) -> float:
     """Return the variance of the win rate, as a multiple of its variance if all games were independent.
 
-    The two games of a pair share an opening, so the pair is the unit; a single game is a unit, too. The effect is the
-    variance of the win rate, as a ratio over units of one or two games, divided by p (1 - p) / n, the variance for n
-    independent games. The effect is above 1 if openings decide games, and below 1 if swapping the seats balances the
-    openings. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
+    The two games of a pair share an opening, so the variance is computed over pairs; a single game is a pair of its
+    own. The effect is the variance of the win rate, as a ratio over pairs of one or two games, divided by p (1 - p) /
+    n, the variance for n independent games. The effect is above 1 if openings decide games, and below 1 if swapping the
+    seats balances the openings. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
 
-    The effect is 1 if there are fewer than two units, or if all units ended alike, as happens with two deterministic
-    agents without random openings. The sample then says nothing about its variance, and the games count as independent.
+    The effect is 1 if there are fewer than two pairs, or if all pairs ended alike, as happens with two deterministic
+    agents without random openings. The sample then says nothing about its variance, and the games are taken as
+    independent.
     """
     units: dict[tuple[int, int], int] = {}  # by games and wins
     for cells, games in ((tally.pairs, 2), (tally.singles, 1)):
@@ -381,13 +385,14 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
 
 
 def mean_score(counts: Sequence[int]) -> Estimate:
-    """Return the mean of a score from 0 to 1 and its normal interval, cut to [0, 1].
+    """Return the mean of a score from 0 to 1, with an interval from the normal approximation.
 
-    ``counts[i]`` units scored ``i / (len(counts) - 1)``. The counts are the losses, draws and wins of games, or the
-    five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). If all counts
-    are 0, the mean is 0.5 and the interval is (0, 1). The variance is the variance of the sample. If all units scored
-    0, or all scored 1, the variance is 0 and the interval is Wilson's. If all units scored the same value in between,
-    as pairs of deterministic agents do, the interval is a single point, the mean.
+    ``counts[i]`` observations scored ``i / (len(counts) - 1)``. The counts are the losses, draws and wins of games, or
+    the five counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance
+    is the variance of the sample, and the interval is clipped to [0, 1]. If all counts are 0, the mean is 0.5 and the
+    interval is (0, 1). If all observations scored 0, or all scored 1, the variance is 0 and the interval is Wilson's.
+    If all observations scored the same value in between, as pairs of deterministic agents do, the interval is a single
+    point, the mean.
     """
     n = sum(counts)
     if not n:
@@ -399,11 +404,12 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 
 
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
-    """Return the first agent's mean score (win 1, draw 1/2) and its interval.
+    """Return the first agent's mean score (win 1, draw 1/2), with an interval from the normal approximation.
 
-    If ``by_pairs`` is set, the unit of variance is the pair, or a single game; otherwise it is the game. The mean by
-    pairs is a ratio over units of one or two games, and its variance is the variance of such a ratio (L. Kish, "Survey
-    Sampling", 1965, section 6.3). With ``clusters``, the clusters are the units.
+    If ``by_pairs`` is set, the variance is computed over pairs, and a game without a partner is a pair of its own;
+    otherwise, the variance is computed over games. The mean by pairs is a ratio over pairs of one or two games, and its
+    variance is the variance of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters``, the
+    variance is computed over clusters.
     """
     if clusters is not None:
         return mean_over_clusters(clusters.points, 1.0)
@@ -419,10 +425,11 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
 
 
 def mean_over_clusters(sums: ClusterSums, max_value: float) -> Estimate:
-    """Return the mean of values from 0 to ``max_value``, with its normal interval over clusters, cut to that range.
+    """Return the mean of values from 0 to ``max_value``, with an interval from the normal approximation over clusters.
 
-    If all values are 0, or all are ``max_value``, the variance is 0 and the interval is Wilson's over the clusters. For
-    a single cluster, which says nothing about the variance, the interval is (0, ``max_value``).
+    The interval is clipped to the range of the values. If all values are 0, or all are ``max_value``, the variance is 0
+    and the interval is Wilson's over the clusters. For a single cluster, which says nothing about the variance, the
+    interval is (0, ``max_value``).
     """
     if sums.mean in (0, max_value):
         low, high = wilson_interval(sums.clusters * sums.mean / max_value, sums.clusters)
@@ -445,7 +452,7 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
 
 
 def _build_normal_or_wilson_estimate(mean: float, variance: float, units: int) -> Estimate:
-    """Build the estimate of a mean from 0 to 1 from its variance and its number of independent units.
+    """Build the estimate of a mean from 0 to 1 from its variance and ``units``, the number of independent observations.
 
     ``mean_score`` explains the intervals of means of 0 and 1.
     """

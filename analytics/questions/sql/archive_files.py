@@ -40,7 +40,7 @@ IRREPLACEABLE_TABLES = (DECISIONS_TABLE, EVALUATIONS_TABLE)  # their rows are in
 
 
 class MissingFileError(FailureError):
-    """An error for a missing effective file: another process may have replaced it since the archive was listed."""
+    """An error for an effective file that is missing, perhaps because another process has replaced it."""
 
 
 class FileGroup(NamedTuple):
@@ -54,9 +54,9 @@ class FileGroup(NamedTuple):
 
 
 class DerivedFiles(NamedTuple):
-    """What a question reads of a derived table of one run, and the ranges of games that none of these files covers.
+    """The effective files of a derived table of one run, and the ranges of games that none of these files covers.
 
-    The files are effective ones, whose checksums are verified when they are read.
+    The checksums of the files are verified when the files are read.
     """
 
     files: list[VerifiableFile]
@@ -64,16 +64,19 @@ class DerivedFiles(NamedTuple):
 
 
 class FirstPlyFiles(NamedTuple):
-    """The files with counts of first plies, and the files of plies for the games that these counts do not include."""
+    """The files of the table ``first_plies``, and the files of ``plies`` for the games that the table lacks.
+
+    The table counts games by the piece and the cell of ply 0.
+    """
 
     counted_files: list[VerifiableFile]
     uncounted_ply_files: list[VerifiableFile]
 
 
 class ArchiveFiles:
-    """What questions read: the effective files that an archive had at one moment, by table and run.
+    """The effective files that an archive had at one moment, by table and run.
 
-    Files that no reader uses are not among them. Any number of threads may use this object.
+    Any number of threads may use this object.
     """
 
     def __init__(self, root: PurePath, check: bool = True) -> None:
@@ -107,7 +110,8 @@ class ArchiveFiles:
         Raises:
             FailureError: The content of a file has changed since it was written.
             MissingFileError: A file is missing.
-            NotIndexedError: ``table`` is ``positions``, and some games are not indexed deep enough.
+            NotIndexedError: ``table`` is ``positions``, and no extent of at least ``END_PLY`` plies covers all games of
+                a run.
 
         """
         files = list[VerifiableFile]()
@@ -151,8 +155,9 @@ class ArchiveFiles:
     def _list_deepest_position_files(self, run_id: str) -> list[VerifiableFile]:
         """List the files of ``positions`` with the greatest extent that covers all games of a run.
 
-        Files of different extents cannot be mixed, because files of a smaller extent lack plies. Raises
-        ``NotIndexedError`` if no extent covers all games.
+        The extent of such a file is the number of plies that it indexes. Files of different extents cannot be mixed,
+        because files of a smaller extent lack plies. Raises ``NotIndexedError`` if no extent of at least ``END_PLY``
+        plies covers all games.
         """
         least = format_extent(END_PLY)
         extents = [
@@ -189,8 +194,9 @@ class ArchiveFiles:
     ) -> DerivedFiles:
         """List the files of a derived table of one run, and the ranges of games that none of these files covers.
 
-        ``extent_filter`` selects the files by their extent. If it is None, the files with the extent that covers the
-        most games are listed.
+        The extent of a file says how much of its games the file covers, for example how many plies. ``extent_filter``
+        returns whether an extent is enough, and only files with such an extent are listed. If it is None, the extents
+        are chosen so that the files cover as many games as possible.
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
         if extent_filter is None and self._check:
@@ -215,7 +221,7 @@ class ArchiveFiles:
             raise FailureError(f"{self.archive.folder(table.name, run_id)} {describe_loss(record, table, lost)}")
 
     def list_first_ply_files_and_rest(self) -> FirstPlyFiles:
-        """List the files with counts of first plies, and the files of plies for games that the counts do not include.
+        """List the files of the table ``first_plies``, and those of ``plies`` for games that the table lacks.
 
         Raises ``FailureError`` if the content of a file has changed since it was written.
         """

@@ -278,7 +278,7 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def build_from_clause(self, files: Sequence[VerifiableFile]) -> str:
-        """Build the FROM clause that reads ``files``, whose rows must all have the same condition."""
+        """Build the FROM clause that reads ``files``, all of which must have the same ``condition`` on their rows."""
         return views.file_rows_sql((self.to_queryable_path(file.path) for file in files), files[0].condition)
 
     def _create_replay_view(
@@ -300,9 +300,10 @@ class Connection:
         self.duckdb.execute(views.create_view_sql(view, sources))
 
     def _create_position_keys_if_columns_read(self, run_ids: Iterable[str]) -> None:
-        """Create the view of position keys for these runs, if the current query reads the key columns of ``decisions``.
+        """Create the view with the keys of positions for these runs, if the current query may read columns of the key.
 
-        The macro ``_keyed`` is defined anew, and returns whether the view was created.
+        The columns ``occupied`` and ``board`` of the view ``decisions`` are the key of a position. The macro ``_keyed``
+        is redefined to return whether the view with the keys was created.
         """
         reads_keys = not KEY_COLUMNS.keys().isdisjoint(self._columns)
         if reads_keys:
@@ -365,7 +366,7 @@ def _build_rules_column(record: RunRecord) -> dict[str, str]:
 
 
 def _format_error_as_utf8(error: FailureError) -> str:
-    """Format the message of an error as DuckDB can hold it, with bytes of a path that are not UTF-8 replaced."""
+    """Return an error's message in a form that DuckDB can hold: bytes of a path that are not UTF-8 are replaced."""
     return str(error).encode(errors="replace").decode()
 
 
@@ -383,10 +384,12 @@ _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 
 
 class ScratchFolder:
-    """A new temporary folder, whose creation also removes folders that killed processes of the same user left behind.
+    """A new temporary folder of this process.
 
-    Each folder holds a file that its process has locked, so that other processes can tell which folders are no longer
-    in use. The folder is removed with the last reference to the object, or when the interpreter ends.
+    The folder is removed when the last reference to this object is gone, or when the interpreter ends. If a process is
+    killed, its folder stays. Creating a folder therefore also removes the folders that such processes of the same user
+    left behind. Each folder holds a file that its process has locked, so that other processes can tell which folders
+    are no longer in use.
     """
 
     folders: ClassVar[set[Path]] = set()  # of this process: a handler that ends the process at once removes them
@@ -449,7 +452,7 @@ def _create_link_folder(_process: int) -> ScratchFolder:
 
 
 def is_plain_path(path: PurePath) -> bool:
-    """Return whether DuckDB takes a path literally, because it is UTF-8 and contains no pattern."""
+    """Return whether DuckDB takes a path literally, that is, whether it is UTF-8 and has no wildcard characters."""
     text = str(path)
     return not _GLOB_CHARACTERS & set(text) and text.encode(errors="replace").decode() == text
 

@@ -79,10 +79,10 @@ class OpenArchive:
             check: Whether to check that runs have all games that their records name, and to compare each file with its
                 checksum before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
             vocabulary_only: Whether to restrict queries to the views and the macros of ``docs/sql.md``. This is
-                necessary for queries from strangers.
+                necessary for queries from untrusted users.
 
         Raises:
-            RequestError: ``root`` is no archive.
+            RequestError: ``root`` is not an archive.
             FailureError: Games are lost, and ``check`` is set.
 
         """
@@ -116,7 +116,7 @@ class OpenArchive:
 
     @property
     def archive(self) -> Snapshot:
-        """The records and effective ranges of the archive."""
+        """The records of the archive and its effective ranges, as they were when it was opened or refreshed."""
         return self.files.archive
 
     # Questions.
@@ -166,8 +166,8 @@ class OpenArchive:
 
         Args:
             text: The query.
-            write: A function that consumes the rows once. It also receives a function that ends the rows early; after a
-                call of that function, ``write`` must consume the remaining rows.
+            write: A function that consumes the rows once. It also receives a function that stops the query early. After
+                calling it, ``write`` must still consume the rows that are left, because a thread of Polars reads ahead.
             exact: Whether to give the same rows and types as ``sql``. If false, sums stay 128-bit decimals, and the
                 first rows come at once.
 
@@ -342,7 +342,10 @@ class OpenArchive:
         return pl.concat(frames) if frames else pl.LazyFrame(schema=types)
 
     def _scan_files(self, files: Sequence[VerifiableFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-        """Scan the rows of files that share one condition; the column ``path`` has the location of each row's file."""
+        """Scan the rows of ``files``; the column ``path`` has the location of each row's file.
+
+        All files must have the same ``condition``, which selects the rows that readers use.
+        """
         # The scan itself widens integers, because filters could not skip row groups if a cast followed the scan.
         rows = pl.scan_parquet(
             [str(self.to_queryable_path(file.path)) for file in files],

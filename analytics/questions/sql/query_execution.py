@@ -80,7 +80,7 @@ class QueryResult:
         return _read_frame(self._relation.limit(rows))
 
     def stream(self, write: RowConsumer, folder: Path | None) -> None:
-        """Pass the rows in parts to ``write``, together with a function that ends the rows early.
+        """Pass the rows in parts to ``write``, together with a function that stops the query early.
 
         Whether 128-bit numbers fit into 64 bits is known only after the last row. Rows with such numbers are therefore
         first stored in ``folder``; without a folder, these numbers stay decimals.

@@ -167,7 +167,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
     """Yield the nodes that name tables, except names that WITH defines.
 
     A name that WITH defines is known in the query after WITH and in later definitions of the same WITH. In its own
-    definition, the name is known only if the definition is recursive, and then only in the second half.
+    definition, the name is known only if the definition is recursive, and then only in the part after UNION.
     """
     waiting: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while waiting:
@@ -277,7 +277,7 @@ def _parse_text_argument(argument: Node) -> str | None:
 def _parse_tokens(text: str) -> ParsedQuery:
     """Parse an SQL text for which there is no syntax tree, word by word.
 
-    Every word counts as a possible name, except in comments and in string literals of several words.
+    Every word is taken as a possible name, except in comments and in string literals of several words.
     """
     try:
         kinds = tuple(statement.type.name for statement in duckdb.extract_statements(text))
@@ -317,10 +317,10 @@ def _list_tokens_without_comments(text: str) -> Sequence[_Token]:
 
 
 def _is_single_query_if_bracketed(text: str) -> bool:
-    """Return whether a text is a single query, although DuckDB splits it into several statements.
+    """Return whether a text that DuckDB splits into several statements is a single query.
 
-    DuckDB splits a PIVOT without its values in this way, and also a COPY of such a PIVOT. In brackets after FROM, a
-    COPY is a syntax error, because the grammar allows only queries there.
+    DuckDB splits a PIVOT that does not list its values, and also a COPY of such a PIVOT. To tell them apart, the text
+    is parsed in brackets after FROM. The grammar allows only queries there, so a COPY is a syntax error.
     """
     try:
         return [statement.type.name for statement in duckdb.extract_statements(f"FROM (\n{text}\n)")] == [*PIVOT_KINDS]
