@@ -49,7 +49,7 @@ class StepwiseGame:
     """A game that begins with the empty board and proceeds by one decision at a time.
 
     Seat 0 gives the first piece and seat 1 places it. Under rules by which the mover chooses the piece, seat 1 begins,
-    and in each turn a seat takes a piece in hand and then places it.
+    and a turn consists of two decisions of one seat: it chooses a piece, which is then in hand, and places it.
     """
 
     __slots__ = ("available", "lanes", "last_cell", "occupied", "over", "pieces", "plies", "rules", "seat", "winner")
@@ -86,9 +86,9 @@ class StepwiseGame:
 
     @property
     def turn_number(self) -> int:
-        """The number of the turn that would begin now, counted as in the engine.
+        """The index in the game (0 to 16) of the turn to which the next decision belongs.
 
-        Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
+        Turn 0 gives the first piece, and turn ``k + 1`` places the piece of ply ``k``.
         """
         return len(self.plies) + (self.pieces[HAND] != NONE or self.rules.mover_chooses)
 
@@ -170,7 +170,8 @@ BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 def encode_pieces_as_attribute_rows(pieces: Sequence[int]) -> NDArray[np.int8]:
     """Encode pieces as an observation: [17, 8] int8.
 
-    ``pieces`` has the pieces on cells 0 to 15 and then the piece in hand, with ``NONE`` for an empty cell or hand.
+    ``pieces`` holds the pieces on cells 0 to 15 and then the piece in hand; ``NONE`` stands for an empty cell or for no
+    piece in hand. The observation has a row for each of these 17 entries and a column for each attribute value.
     """
     observation: NDArray[np.int8] = PIECE_FEATURES[pieces]
     return observation

@@ -65,7 +65,7 @@ class Rules:
         chooser: Who chooses the piece that is placed: ``opponent`` or ``mover``.
 
     Raises:
-        ValueError: A value is not one of the values above, or there are no lines.
+        ValueError: An argument has a value that is not listed above, or the rules have no lines.
 
     Examples:
         >>> from quarto import CLASSIC, Rules

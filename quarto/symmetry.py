@@ -131,7 +131,12 @@ def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
 def _compute_least_images_and_permutations(
     images: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
-    """Return the fields ``minimal``, ``first`` and ``attaining`` of ``Symmetries``, computed from ``images``."""
+    """Find the least image of each mask, and the permutations that lead to it.
+
+    ``images`` is the field ``Symmetries.images``. Returns three fields of ``Symmetries``: ``minimal``, the least image
+    of each of the 65,536 masks; ``attaining``, for one mask after the other, the indices of all permutations that take
+    it to its least image; and ``first``, the index in ``attaining`` at which the list of each mask begins.
+    """
     order = images.shape[0]
     minimal = np.empty(MASKS, np.uint16)
     first = np.zeros(MASKS + 1, np.int32)

@@ -44,11 +44,11 @@ def _repeat_piece_values_byte(piece: int) -> int:
 
 @inline_function
 def _place_on_low_cell_without_packing(word: int, cell: int, byte: int) -> int:
-    """Place a piece on ``cell``, which is 0, 1 or 2, and return the bytes of the sets that lack this cell.
+    """Place a piece on ``cell`` (0, 1 or 2), and keep the bytes of the sets of empty cells without ``cell``.
 
-    ``word`` has a byte for each set of empty cells: see the docstring of this module. Each byte of ``byte`` has the
-    attribute values of the piece. In the returned word the bytes keep their places, and the bytes of sets with ``cell``
-    are 0.
+    ``word`` has one byte for each set of empty cells: see the docstring of this module. Every byte of the word ``byte``
+    has the attribute values of the piece. In the returned word each kept byte is updated and stays in its place; all
+    other bytes are 0.
     """
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
@@ -285,8 +285,9 @@ def _shared_values(lanes: int, filled: int) -> int:
 def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
     """Build the words of a board with at most six empty cells, which are numbered in ascending order.
 
-    The byte of a set of empty cells has the attribute values that all pieces on some line share, where the line's empty
-    cells are exactly this set.
+    The words have one byte for each set of empty cells: see the docstring of this module. On each line whose empty
+    cells are exactly this set, all pieces share some attribute values. The byte is the OR of the values of all these
+    lines.
     """
     a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
     e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)

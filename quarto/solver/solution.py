@@ -39,7 +39,7 @@ class SolvedTurn(NamedTuple):
 class Solution(NamedTuple):
     """The solution of a position: its value, and the value of every turn.
 
-    ``print`` and notebooks show a grid of the turns; ``frame`` has a row for each turn.
+    Printed or shown in a notebook, it is a grid of the turns; ``frame`` has a row for each turn.
 
     Examples:
         >>> import quarto

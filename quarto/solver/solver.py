@@ -200,12 +200,12 @@ def fill_solved_turn_values(
 class Solver:
     """A solver of positions under one set of rules.
 
-    Each thread needs its own solver (``fork``). The solver and its forks share what they prove.
+    Each thread needs its own solver: see ``fork``. A solver and its forks share their results.
 
     Args:
         rules: The rules of the positions.
         megabytes: The size of the table of values. The table of distances takes another quarter of this size.
-        base: A tablebase of these rules. Boards with at most its number of pieces are looked up in it, not searched.
+        base: A tablebase for these rules. Boards with no more pieces than it covers are looked up instead of searched.
 
     Raises:
         FailureError: The tables do not fit into memory.
