@@ -218,7 +218,10 @@ def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArr
 
 @inline_function
 def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
-    """Return whether the turn with the number ``turn`` is legal in a position."""
+    """Return whether the turn with the code ``turn`` is legal in a position.
+
+    The code is ``17 * cell + gift`` (0 to 288), where cell 16 means no placement and gift 16 means no gift.
+    """
     cell, gift = turn // GIFT_CODES, turn % GIFT_CODES
     gives = gift < PIECES and (available >> (gift & 15)) & 1 == 1
     if turn < 0 or turn >= TURN_CODES or (cell < CELLS and (occupied >> cell) & 1):
@@ -233,9 +236,10 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, cleared_mask: NDArray[np.bool_]
 ) -> None:
-    """Set ``cleared_mask[n]`` to True if the turn with the number ``n`` is legal in a position.
+    """Set ``cleared_mask[n]`` to True for the code ``n`` of each legal turn.
 
-    ``cleared_mask`` is [289] bool, and the caller must have set all of its entries to False.
+    ``cleared_mask`` is [289] bool, and the caller must have set all of its entries to False. The code of a turn is ``17
+    * cell + gift`` (0 to 288), where cell 16 means no placement and gift 16 means no gift.
     """
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
@@ -266,10 +270,10 @@ def _fill_pieces_and_legal_turns(
 
 
 def encode_pieces_and_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Return the pieces and the legal turns in a batch of positions without a finished line.
+    """Return the pieces and the legal turns in a batch of positions. No position may have a finished line.
 
-    The pieces are [B, 17] int8: the pieces on cells 0 to 15 and then the piece in hand, with -1 for an empty cell or
-    hand. The legal turns are [B, 289] bool.
+    The pieces are [B, 17] int8: the pieces on cells 0 to 15 and then the piece in hand; -1 stands for an empty cell or
+    for no piece in hand. The legal turns are [B, 289] bool, indexed by the turn's code: see ``mark_legal_turns``.
     """
     size = len(batch.lanes)
     pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURN_CODES), np.bool_)

@@ -93,7 +93,10 @@ def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _find_shifts_turns_and_reflections(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the shifts, rotations and reflections of the 4 x 4 torus that map lines to lines."""
+    """Yield the shifts, rotations and reflections of the 4 x 4 torus that map lines to lines.
+
+    "Turns" in the name are rotations, not turns of a game.
+    """
     line_set = set(lines)
     for turn in range(8):
         row_sign, column_sign, exchange = 1 - 2 * (turn & 1), 1 - (turn & 2), turn & 4

@@ -149,8 +149,8 @@ class Position:
     def _board_and_last_cell_after(self, cell: int | None, piece: int) -> tuple[int, int, int]:
         """Return the lanes, the occupied cells and the last cell after ``piece`` is placed on ``cell``.
 
-        Nothing is placed if ``cell`` is None or ``piece`` is NONE. Raises ``ValueError`` if ``cell`` is taken or does
-        not exist.
+        If ``cell`` is None or ``piece`` is NONE, nothing is placed and the values are those of this position. Raises
+        ``ValueError`` if ``cell`` is taken or does not exist.
         """
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
@@ -183,11 +183,11 @@ def _check_number(noun: str, number: int, count: int) -> int:
 
 
 class BatchView:
-    """``B`` positions of the same ply and rules: the counterpart of ``Position`` for a batch.
+    """``B`` positions at the same ply under the same rules: the counterpart of ``Position`` for a batch.
 
     The properties and methods have the same names as those of ``Position``, but work on all positions at once, with
-    arrays that have a row for each position. ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is
-    one position, and ``len(batch)`` is ``B``. ``str`` draws the first positions.
+    arrays that have a row for each position. ``packed`` is the batch as a ``Batch``. ``batch[i]`` is one position, and
+    ``len(batch)`` is ``B``. ``str(batch)`` draws the first positions.
     """
 
     def __init__(self, packed: Batch, rules: Rules = CLASSIC) -> None:
