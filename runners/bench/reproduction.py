@@ -198,7 +198,7 @@ def _build_side(label: str, implementation: Implementation | None, variant: str)
 
 
 def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
-    """Return one text of overrides for ``qarena train`` for each training that the figures need, without repetitions."""
+    """List the trainings that the figures need, each once: a text with its overrides of ``qarena train``."""
     sides_of_figures = (
         find_sides_unless_same_as_text(figure, variant) or () for figure in figures for variant in (TEXT, CODE)
     )
