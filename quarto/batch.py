@@ -108,10 +108,10 @@ class Evaluations(NamedTuple):
         self.value[rows], self.visits[rows], self.microseconds[rows] = other
 
     def give_untimed_equal_time_share(self, seconds: float) -> None:
-        """Give each turn that was not timed on its own an equal share of the time of its batch.
+        """Give every turn without a time of its own an equal share of the batch's time.
 
-        The share is ``seconds``, the time of the whole batch, divided by the number of turns in the batch, timed or
-        not.
+        The share is ``seconds``, the time of the whole batch, divided by the number of all turns in the batch, which
+        includes the turns that have a time of their own.
         """
         untimed = self.microseconds == NO_TURN
         self.microseconds[untimed] = round(1e6 * seconds / max(untimed.size, 1))
@@ -184,9 +184,11 @@ def concat_game_columns(parts: Sequence[GameColumns]) -> GameColumns:
 class Block(NamedTuple):
     """The games of consecutive pairs of one pairing.
 
-    Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``. In game 0 of a pair the pairing's first
-    agent holds seat 0, and in game 1 its second agent does. If the seats are not swapped, a pair consists of game 0
-    alone, and game ``i`` of ``games`` belongs to pair ``first_pair + i``.
+    The pairing's first agent holds seat 0 in game 0 of a pair, and seat 1 in game 1. Game ``s`` of pair ``first_pair +
+    i`` is game ``2 i + s`` of ``games``.
+
+    If ``swapped`` is false, the first agent always holds seat 0, and a pair consists of game 0 alone, which is game
+    ``i`` of ``games``.
     """
 
     pairing: int  # index of the pairing in its run

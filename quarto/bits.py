@@ -59,7 +59,7 @@ def float_bits(typing_context: Any, number: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def array_pointer(typing_context: Any, address: Any) -> Any:
-    """Convert an integer address to ``void*``, so that a kernel can reach an array whose address a record holds."""
+    """Convert an integer address to ``void*``, so that a kernel can reach an array by an address stored as a number."""
 
     def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -91,8 +91,8 @@ BIT_POSITIONS = np.argsort(-BYTE_BITS, axis=1, kind="stable").astype(np.uint8).r
 def nth_bit_by_table(mask: int, n: int) -> int:
     """Look up the index of the ``n``-th set bit (from 0) of a 16-bit mask in a table, and return it.
 
-    This works on any processor. The half of the mask that holds the bit is found without a branch, because with a
-    random ``n`` half of the branches would be mispredicted.
+    This works on any processor. The half of the mask that holds the bit is found without a branch: if ``n`` is random,
+    a branch would be mispredicted half of the time.
     """
     low = popcount(uint64(mask) & uint64(0xFF))
     upper = uint64(uint64(n) >= low)
@@ -139,6 +139,7 @@ nth_bit = nth_bit_by_deposit if HAS_BIT_DEPOSIT else nth_bit_by_table
 def piece_to_lanes(piece: int) -> int:
     """Return the lanes of a board that has ``piece`` on cell 0 and no other piece.
 
-    Bit ``a`` of the piece becomes bit ``16 a`` of the lanes.
+    Lanes are a uint64 of four 16-bit masks. Mask ``a`` has a bit for each cell whose piece has attribute ``a``, so bit
+    ``a`` of the piece becomes bit ``16 a`` of the lanes.
     """
     return (uint64(piece) * SPREAD_MULTIPLIER) & LANE_ONES

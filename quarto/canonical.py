@@ -43,7 +43,7 @@ class Transform(NamedTuple):
 
 @inline_function
 def sort_lanes(lanes: int) -> int:
-    """Return the four lanes in the order that makes their word least, so that the least lane is lane 3."""
+    """Return the lanes in descending order from lane 0 to lane 3, which makes the 64-bit word as small as possible."""
     a = int64(lanes & LANE_MASK)
     b = int64((lanes >> uint64(16)) & LANE_MASK)
     c = int64((lanes >> uint64(32)) & LANE_MASK)
@@ -56,7 +56,10 @@ def sort_lanes(lanes: int) -> int:
 
 @inline_function
 def highest_cell(occupied: int) -> int:
-    """Return the highest occupied cell as uint64, or 15 for the empty board, where any cell would do."""
+    """Return the highest occupied cell as uint64, or 15 for the empty board.
+
+    On the empty board any cell would serve the callers, because all lanes are 0.
+    """
     smeared = occupied | occupied >> 1
     smeared |= smeared >> 2
     smeared |= smeared >> 4
@@ -77,12 +80,14 @@ def least_lane_complements(lanes: int, occupied: int, cell: int) -> int:
 def canonical_lanes_and_occupied(
     lanes: int, occupied: int, hand_mapped_to_zero: int, tables: Symmetries
 ) -> tuple[int, int]:
-    """Return the canonical form (lanes uint64, occupied int64) of a position, or of a board if there is no hand.
+    """Return the canonical form (lanes uint64, occupied int64) of a position or, if no piece is in hand, of a board.
 
     The form has the least ``occupied`` of all images under symmetries and, among the images with this ``occupied``, the
-    least ``lanes``. ``hand_mapped_to_zero`` is the piece in hand, which becomes piece 0 in all of these images, or NONE
-    for a board. The form of a position must not be compared with the form of a board. The computation takes about 15
-    ns.
+    least ``lanes``. ``hand_mapped_to_zero`` is the piece in hand, or NONE for a board. Only symmetries that map this
+    piece to piece 0 are used.
+
+    Do not compare the form of a position with the form of a board: they may be equal, because a form does not show
+    whether a piece is in hand. The computation takes about 15 ns.
     """
     minimal = int64(tables.minimal[occupied])
     if hand_mapped_to_zero >= 0:
@@ -99,7 +104,10 @@ def canonical_lanes_and_occupied(
 
 @inline_function
 def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries) -> Transform:
-    """Return the first symmetry that takes a position, or a board if ``hand`` is NONE, to its canonical form."""
+    """Return the symmetry that takes a position, or a board if ``hand`` is NONE, to its canonical form.
+
+    If several symmetries do, it is the one whose permutation of the cells comes first in ``tables.cells``.
+    """
     minimal = int64(tables.minimal[occupied])
     if hand >= 0:
         lanes ^= piece_to_lanes(hand) * uint64(occupied)
@@ -118,7 +126,7 @@ def canonical_transform(lanes: int, occupied: int, hand: int, tables: Symmetries
 
 @inline_function
 def _descending_order(lanes: int) -> int:
-    """Return the ``Transform.order`` that sorts the four lanes, the greatest first. Equal lanes keep their order."""
+    """Return the ``Transform.order`` that sorts the four lanes in descending order. The sort is stable."""
     order = int64(0)
     for a in range(ATTRIBUTES):
         lane = (lanes >> uint64(CELLS * a)) & LANE_MASK
@@ -176,9 +184,9 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
 def canonical_forms(
     lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hand: NDArray[np.int8], tables: Symmetries
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """Compute the ``canonical_form`` of ``B`` positions or boards, and return their lanes [B] and occupied cells [B].
+    """Compute the canonical forms of ``B`` positions or boards, and return their lanes [B] and occupied cells [B].
 
-    The arguments ``lanes``, ``occupied`` and ``hand`` are [B] too.
+    ``lanes``, ``occupied`` and ``hand`` are [B]; ``hand`` is NONE for a board. See ``canonical_lanes_and_occupied``.
     """
     least = np.empty(lanes.shape[0], np.uint64)
     minimal = np.empty(lanes.shape[0], np.uint16)
@@ -221,9 +229,10 @@ CANONICAL_TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, 
 
 @inline_function
 def _pack_lane_and_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
-    """Pack a lane and two bits, the given attribute of ``hand`` and that of ``piece``, into one number.
+    """Pack a lane, the bit of ``attribute`` in ``hand`` and its bit in ``piece`` into one number.
 
-    The numbers sort by the lane first, then by the bit of the hand, then by the bit of the piece.
+    The numbers sort by the lane, then by the bit of ``hand``, then by the bit of ``piece``. Callers pass piece 0 in
+    place of NONE.
     """
     return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
 
@@ -246,7 +255,7 @@ def canonical_first_turn(hand: int, choice: tuple[int, int], tables: Symmetries)
 def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> CanonicalTurn:
     """Return the canonical form of a turn. This takes about 40 ns.
 
-    ``choice`` is (cell, piece). This piece, and ``hand`` (the piece in hand), may be NONE.
+    ``choice`` is (cell, piece). Both ``piece`` and ``hand``, the piece in hand, may be NONE.
     """
     cell, piece = choice
     minimal = int64(tables.minimal[occupied])
@@ -316,8 +325,9 @@ def unsqueeze_lanes(word: int, occupied: int) -> int:
 def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
     """Return the exact key (uint64) of a canonical form with up to ``LARGEST_KEY_BOARD`` pieces.
 
-    No two forms have the same key. The lowest 14 bits are the number of the canonical mask. The squeezed lanes are
-    above them, so the key of a form with ``n`` pieces has ``14 + 4 n`` bits. The form must already be canonical.
+    The form must already be canonical. No two forms have the same key. The lowest 14 bits are the index of ``occupied``
+    in ``tables.masks``, which lists all values that ``occupied`` has in canonical forms. The squeezed lanes take the
+    bits above these, so the key of a form with ``n`` pieces has ``14 + 4 n`` bits.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
 
@@ -331,10 +341,13 @@ def decode_board_key(key: int, tables: Symmetries) -> tuple[int, int]:
 
 @inline_function
 def pack_lanes_and_hand(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
-    """Pack the pieces of a canonical board and the hand (0 if there is none) into a uint64.
+    """Pack the pieces of a canonical board and the piece in hand (0 if there is none) into a uint64.
 
-    The word does not contain ``occupied``, but the two together identify the board and the hand exactly. The hand is in
-    the lowest four bits and the squeezed lanes are above it, so a board with ``n`` pieces takes 4 n + 4 bits. A signed
-    word can hold these bits too, because the highest piece of a canonical board is 0 and so the top bit is 0.
+    The word does not contain ``occupied``, but the two together identify the board and the piece in hand exactly. The
+    piece in hand is in the lowest four bits and the squeezed lanes are above it, so a board with ``n`` pieces takes 4 n
+    + 4 bits.
+
+    The word also fits into an int64, because its top bit is 0: on a canonical board the piece on the highest occupied
+    cell is piece 0.
     """
     return squeeze_lanes(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)

@@ -54,9 +54,9 @@ class Advice(str):  # noqa: SLOT000  (its parts are attributes)
 
 
 class ArenaError(Exception):
-    """An error whose text is one line for the user: the value, the likely cause, and what to do.
+    """An error whose text is one line for the user: the wrong value, the likely cause, and what to do.
 
-    If the text is an ``Advice``, Python's users read its call, and those of the command line its command.
+    If the text is an ``Advice``, users of Python read its call, and users of the command line read its command.
     """
 
     exit_code = 1
@@ -155,9 +155,9 @@ class MissingExtraError(RequestError, ImportError):
 
 @contextmanager
 def require_extra(extra: str, needed_by: str) -> Iterator[None]:
-    """Raise ``MissingExtraError`` if an import inside this context does not find its library.
+    """Raise ``MissingExtraError`` if an import inside this context fails because a library is missing.
 
-    ``extra`` is the extra to which the library belongs, and ``needed_by`` names what needs the library.
+    ``extra`` is the extra that installs the library, and ``needed_by`` names the feature that needs it.
     """
     try:
         yield
@@ -167,7 +167,7 @@ def require_extra(extra: str, needed_by: str) -> Iterator[None]:
 
 
 def describe_extra_installation(extra: str) -> str:
-    """Return the instruction to install one of the project's extras, with the command for a clone."""
+    """Return instructions for installing one of the project's extras, with the command to use in a clone."""
     return f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
 
 
@@ -197,7 +197,8 @@ class RemoteError(Exception):
     def restore_or_wrap_arena_error(self, subject: str) -> ArenaError:
         """Return the original error, as a ``RequestError`` or a ``FailureError``, if it was an ``ArenaError``.
 
-        For any other exception, return a ``RequestError`` that says that ``subject`` cannot be made, and why.
+        For any other exception, return a ``RequestError`` that says that ``subject``, such as an agent, cannot be made,
+        and why.
         """
         if self.details.exit_code is None:
             return RequestError(f"{subject} cannot be made: {self}")
@@ -220,9 +221,9 @@ def _escape_surrogates(text: str) -> str:
 
 
 def describe_author_error_location(error: BaseException) -> str:
-    """Return the file and line of an agent's exception, or ``an unknown line``.
+    """Return the file and line at which an agent's exception arose, or ``an unknown line``.
 
-    This is the innermost line of the author's code in the traceback or, if there is none, the innermost line of this
+    The line is the innermost one of the author's code in the traceback or, if there is none, the innermost line of this
     project. The path of a file below the current folder is relative to that folder.
     """
     location: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
@@ -240,7 +241,7 @@ def describe_author_error_location(error: BaseException) -> str:
 def _is_library_or_non_python_file(file: str) -> bool:
     """Return whether a file belongs to Python or to an installed library, or is not a Python file.
 
-    Other files are included because C extensions name their sources in tracebacks.
+    Files that are not Python files count too, because C extensions put the names of their sources into tracebacks.
     """
     return not file.endswith(".py") or file.startswith(_list_library_folders()) or "-packages" in file
 

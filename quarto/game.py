@@ -30,8 +30,8 @@ class NextDecision(StrEnum):
 class Game:
     """A game so far, as an immutable value.
 
-    ``give``, ``place``, ``play`` and ``with_forfeit`` return the game that follows. If the rules forbid the decision,
-    they raise ``RequestError`` with the value, the reason and the legal values.
+    ``give``, ``place``, ``play`` and ``with_forfeit`` return the game after that decision. If the rules forbid the
+    decision, they raise ``RequestError``, which names the wrong value, the reason and the legal values.
 
     Args:
         rules: The rules of the game.
@@ -107,9 +107,9 @@ class Game:
 
     @property
     def turn(self) -> int:
-        """The number of the current turn, counted as in the engine.
+        """The current turn's index in the game (0 to 16).
 
-        Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
+        Turn 0 gives the first piece, and turn ``k + 1`` places the piece of ply ``k``.
         """
         giving = self.hand == NONE and not self.rules.mover_chooses
         return len(self.plies) + (not giving)
@@ -122,7 +122,7 @@ class Game:
 
     @property
     def is_gift_due(self) -> bool:
-        """Whether the piece of this turn has been placed and its gift has not been given.
+        """Whether the seat to act has placed its piece in this turn and must still give the next one.
 
         This is false for the first gift of a game, which follows no placement.
         """
@@ -208,7 +208,7 @@ def format_cells(cells: Iterable[int]) -> str:
 
 
 class Participants(NamedTuple):
-    """The two players of a person's game: the seat of the person and the label of the agent."""
+    """The two players of a game between a person and an agent: the person's seat and the agent's label."""
 
     seat: int
     agent: str

@@ -59,13 +59,13 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 @functools.cache
 def ensure_usable_cache_directory() -> Path:
-    """Create the directory of compiled kernels if it is missing, and return it.
+    """Create the cache directory for compiled kernels if it is missing, and return it.
 
-    It is in ``$QARENA_CACHE`` or in the user's cache folder. If others could write there, or the user cannot, it is a
-    temporary directory instead, and the log says why.
+    It is in ``$QARENA_CACHE`` or in the user's cache folder. If other users can write to that place, or this user
+    cannot, a temporary directory is used instead, and the reason is logged.
 
     The last part of its path is a hash of the versions of Python, NumPy and numba. All environments of a user with the
-    same versions share the directory, because the names of the files in it tell kernels apart: see ``KernelLocator``.
+    same versions share the directory, because different kernels have files with different names: see ``KernelLocator``.
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
     stamp = hashlib.sha256(versions.encode()).hexdigest()[:16]
@@ -106,9 +106,9 @@ def _create_folder_or_describe_obstacle(folder: Path) -> str:
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
     """The place where numba caches a kernel, and the fingerprint by which numba recognises the cached machine code.
 
-    By default numba would use the path of the source file, the hash of its content and the number of a line. It would
-    thus compile a kernel again after an edit of a comment, but not after an edit of a function in another file that the
-    kernel calls.
+    By default numba would use the source file's path, the hash of its content and a line number. It would then
+    recompile a kernel when only a comment had changed, but not when the kernel calls a function of another file and
+    that function had changed.
     """
 
     fingerprint: ClassVar[str] = ""  # of the kernel whose dispatcher is being built
@@ -118,11 +118,14 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
         self._fingerprint = self.fingerprint
 
     def get_source_stamp(self) -> str:
-        """Return the stamp that cached machine code must have to be used: the kernel's fingerprint."""
+        """Return the kernel's fingerprint. numba uses cached machine code only if its stamp equals this fingerprint."""
         return self._fingerprint
 
     def get_disambiguator(self) -> str:
-        """Return the beginning of the fingerprint, by which the names of cache files tell kernel versions apart."""
+        """Return the first 16 characters of the fingerprint, which become a part of the names of cache files.
+
+        Different versions of a kernel thus have different files.
+        """
         return self._fingerprint[:16]
 
     @classmethod
@@ -195,9 +198,10 @@ class Kernel:
     these types. Without one, there is machine code for each combination of argument types in calls. ``from_python``
     says whether Python can call the kernel.
 
-    Callers get numba's dispatcher only when it is complete. In each call numba first decides whether the argument types
-    must match exactly, which they must as long as the dispatcher may compile. It then determines these types, and then
-    looks for a match. If another thread finished the compilation between these steps, the call would be refused.
+    Callers get numba's dispatcher only when it is complete, because a call may fail if another thread completes the
+    dispatcher during it. At the beginning of a call, numba decides whether it may convert arguments; it may not while
+    the dispatcher can still compile. numba would then look for machine code for the exact types of the arguments, which
+    the complete dispatcher may not have and can no longer compile.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
@@ -221,7 +225,8 @@ class Kernel:
     def load_while_compiling(self) -> Any:
         """Load the kernel in a thread that may be compiling a caller of this kernel, and return numba's dispatcher.
 
-        Such a thread holds numba's lock, so it must not wait for our lock, as ``load`` does.
+        Such a thread holds numba's lock. Unlike ``load``, this method therefore does not wait for ``_dispatcher_lock``,
+        because waiting could deadlock.
         """
         if self._dispatcher is None:
             dispatcher = _build_dispatcher(self.py_func, self._options, self.declared)
@@ -326,7 +331,7 @@ class KernelCalledByAddress(types.ExternalFunction):  # type: ignore[misc]
     def load(self) -> None:
         """Compile the machine code and tell LLVM its address.
 
-        If a caller's code needed the address before that, the process would end.
+        This must happen before the code of a caller is loaded: LLVM ends the process if it does not know the address.
         """
         with _dispatcher_lock:
             self.load_while_compiling()
@@ -351,9 +356,9 @@ register_model(KernelCalledByAddress)(models.OpaqueModel)  # as for every extern
 
 
 def to_kernel_called_by_address(function: F) -> F:
-    """Return a kernel in the form that other kernels call by its address.
+    """Turn a kernel into one that other kernels call by its address, so that it is not copied into each of them.
 
-    Otherwise the kernel would become a part of each caller: see ``KernelCalledByAddress``.
+    See ``KernelCalledByAddress``.
     """
     return cast("F", KernelCalledByAddress(cast("Kernel", function)))
 
@@ -400,8 +405,9 @@ INLINE_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": Tr
 class InlineFunction:
     """A function that becomes a part of the kernels that call it. Python can call it too, as a kernel of its own.
 
-    numba compiles it as an overload. A constant argument is then a number like any other until LLVM inlines the
-    function, whereas ``numba.njit`` would compile a separate version for each constant.
+    numba compiles it as an overload, so that calls with different constant arguments share one compilation.
+    ``numba.njit`` would compile a separate version for each constant. LLVM uses the constant when it inlines the
+    function.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -419,7 +425,7 @@ class InlineFunction:
 
 
 def inline_function(function: F) -> F:
-    """Return a small function in the form that LLVM inlines into the kernels that call it. A call costs nothing."""
+    """Decorate a small function so that LLVM inlines it into the kernels that call it, and calls cost nothing."""
     return cast("F", InlineFunction(function))
 
 
@@ -427,9 +433,10 @@ class _CompilationListener(event.Listener):  # type: ignore[misc]
     """A listener that announces and counts the kernels that numba compiles because the cache lacks them.
 
     It calls ``compilation_progress.announce`` when a compilation begins, and adds the kernel and the seconds to
-    ``compilation_progress`` when it ends. numba compiles what a kernel inlines while it compiles the kernel, so nested
-    compilations count as a part of the outermost one. It compiles in one thread at a time, so one counter of the
-    nesting is enough.
+    ``compilation_progress`` when it ends.
+
+    To compile a kernel, numba also compiles the functions that are inlined in it. Such nested compilations count as a
+    part of the outermost one. numba compiles in only one thread at a time, so one counter of the nesting is enough.
     """
 
     def __init__(self) -> None:

@@ -40,9 +40,9 @@ class FunctionContents:
 def compute_kernel_fingerprint(function: FunctionType, conditions: Iterable[str]) -> str:
     """Return a hash of all that determines the machine code of a kernel: SHA-256 in hex.
 
-    ``conditions`` are texts that describe what is not in the code of ``function``, such as numba's options. The
-    argument types of calls are left out, because numba itself keeps machine code apart by these types. The fields of
-    named tuples are included.
+    ``conditions`` are texts that describe what is not in the code of ``function``, such as numba's options. The hash
+    covers the fields of named tuples. It does not cover the argument types of calls, because numba itself stores
+    machine code separately for each combination of types.
     """
     digest = hashlib.sha256()
     for condition in conditions:
@@ -80,7 +80,7 @@ def read_function(function: FunctionType) -> FunctionContents:
 
 
 def _find_callee(value: object) -> FunctionType | None:
-    """Return the function behind a global if it becomes a part of its callers and is not a library's; otherwise None.
+    """Return the function that a global stands for, or None if it is not compiled into callers or is a library's.
 
     The global may be the function itself, a kernel or an inline function (which has ``py_func``), or an intrinsic
     (which has ``__wrapped__``).
@@ -96,7 +96,7 @@ def _find_callee(value: object) -> FunctionType | None:
 def _iterate_read_values(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Yield the name and the value of everything that a function reads: globals, closure variables and defaults.
 
-    After a module of the project, the attributes of the module that the function names are yielded too.
+    If a value is a module of the project, the attributes of this module whose names occur in the function follow.
     """
     names = sorted({*list_code_names(function.__code__), *_list_annotation_names(function.__annotations__)})
     for name in names:

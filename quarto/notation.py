@@ -72,8 +72,9 @@ class ParsedPosition(NamedTuple):
 def parse_position(text: str) -> ParsedPosition:
     """Parse a position and the name of its rules from a text.
 
-    The fields are separated by spaces: the rows, the hand and, optionally, the name of the rules, which is not looked
-    up here. A finished line on the board is accepted. Raises ``RequestError`` for a text that is not a position.
+    The fields are separated by spaces: the rows, the piece in hand and, optionally, the name of the rules. The function
+    does not check that rules with this name exist. A finished line on the board is accepted. Raises ``RequestError``
+    for a text that is not a position.
     """
     fields = text.split()
     if len(fields) not in (2, 3):
@@ -110,8 +111,8 @@ def format_position(position: PackedPosition, rules_name: str = CLASSIC_NAME) ->
 def parse_game(text: str) -> list[tuple[int, int]]:
     """Return the plies of the game that a text describes, each as (piece, cell). An empty text has no plies.
 
-    Raises ``RequestError`` for a text that is not a game; its message numbers the plies from 0. Whether an earlier ply
-    finished a line depends on the rules and is not checked.
+    Raises ``RequestError`` for a text that is not a game; its message numbers the plies from 0. The function does not
+    check whether the game should have ended before its last ply, because that depends on the rules.
     """
     plies: list[tuple[int, int]] = []
     for ply, word in enumerate(text.split()):

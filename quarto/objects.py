@@ -63,7 +63,7 @@ class Piece:
 
 
 class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9
-    """A board for interpreters without NumPy: a list of rows in which ``[y, x]`` means ``[y][x]``."""
+    """A board where NumPy is not installed: a list of rows in which ``board[y, x]`` means ``board[y][x]``."""
 
     def __getitem__(self, at: Any) -> Any:
         return list.__getitem__(self, at[0])[at[1]] if isinstance(at, tuple) else list.__getitem__(self, at)
@@ -93,8 +93,8 @@ class ListBoard(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subc
 class Quarto:
     """A game with its board, its selected piece and its players.
 
-    ``_board`` is [4, 4] int64, rows first, with -1 for an empty cell. ``_binary_board`` is [4, 4, 4] float64: the
-    attributes of the piece on each cell, or NaN for an empty cell. Players read and write both boards and
+    ``_board`` is [4, 4] int64, indexed by row and column, with -1 for an empty cell. ``_binary_board`` is [4, 4, 4]
+    float64: the attributes of the piece on each cell, or NaN for an empty cell. Players read and write both boards and
     ``_current_player``.
     """
 
@@ -131,10 +131,10 @@ class Quarto:
         return True
 
     def place(self, x: int, y: int) -> bool:
-        """Put the selected piece on column ``x`` and row ``y`` and return True. The piece stays selected.
+        """Put the selected piece on column ``x`` and row ``y`` and return True, or return False if that is impossible.
 
-        If the cell is outside the board or taken, nothing changes and False is returned. Raises ``IndexError`` if the
-        selected number is greater than 15.
+        It is impossible if the cell is outside the board or taken; nothing changes then. The piece stays selected in
+        either case. Raises ``IndexError`` if the number of the selected piece is greater than 15.
         """
         if not self.__placeable(x, y):
             return False
@@ -157,12 +157,13 @@ class Quarto:
     def get_piece_charachteristics(self, index: int) -> Piece:
         """Return a copy of the piece with the number ``index``.
 
-        The name of the method is misspelt as in the package of the Politecnico.
+        The misspelt name is that of the ``quarto`` package of the Politecnico di Torino, whose players can use this
+        class.
         """
         return copy.deepcopy(self.__pieces[index])
 
     def check_winner(self) -> int:
-        """Return the number of the current player if the pieces on any line share an attribute, else -1."""
+        """Return the number of the current player if some row, column or diagonal is finished, else -1."""
         return self.__winner_of(MATCHES)
 
     def __check_horizontal(self) -> int:
@@ -178,9 +179,10 @@ class Quarto:
         return self.__winner_of(MATCHES[32:40])
 
     def __winner_of(self, matches: list[list[int]]) -> int:
-        """Return the number of the current player if the numbers of any match are equal, else -1.
+        """Return the number of the current player if four entries of the binary board are all 0 or all 1, else -1.
 
-        A match is four indices into the flat binary board.
+        Each element of ``matches`` lists the indices of four such entries in the flat board, one for each piece of a
+        line.
         """
         has = self._binary_board.ravel().tolist()  # NaN where a cell is empty
         for a, b, c, d in matches:

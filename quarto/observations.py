@@ -49,7 +49,7 @@ class StepwiseGame:
     """A game that begins with the empty board and proceeds by one decision at a time.
 
     Seat 0 gives the first piece and seat 1 places it. Under rules by which the mover chooses the piece, seat 1 begins,
-    and in each turn a seat takes a piece in hand and then places it.
+    and a turn consists of two decisions of one seat: it chooses a piece, which is then in hand, and places it.
     """
 
     __slots__ = ("available", "lanes", "last_cell", "occupied", "over", "pieces", "plies", "rules", "seat", "winner")
@@ -86,9 +86,9 @@ class StepwiseGame:
 
     @property
     def turn_number(self) -> int:
-        """The number of the turn that would begin now, counted as in the engine.
+        """The index in the game (0 to 16) of the turn to which the next decision belongs.
 
-        Turn 0 gives the first piece, and turn ``k + 1`` places ply ``k``.
+        Turn 0 gives the first piece, and turn ``k + 1`` places the piece of ply ``k``.
         """
         return len(self.plies) + (self.pieces[HAND] != NONE or self.rules.mover_chooses)
 
@@ -170,7 +170,8 @@ BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 def encode_pieces_as_attribute_rows(pieces: Sequence[int]) -> NDArray[np.int8]:
     """Encode pieces as an observation: [17, 8] int8.
 
-    ``pieces`` has the pieces on cells 0 to 15 and then the piece in hand, with ``NONE`` for an empty cell or hand.
+    ``pieces`` holds the pieces on cells 0 to 15 and then the piece in hand; ``NONE`` stands for an empty cell or for no
+    piece in hand. The observation has a row for each of these 17 entries and a column for each attribute value.
     """
     observation: NDArray[np.int8] = PIECE_FEATURES[pieces]
     return observation
@@ -217,7 +218,10 @@ def encode_observations_and_masks(batch: Batch) -> tuple[NDArray[np.int8], NDArr
 
 @inline_function
 def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
-    """Return whether the turn with the number ``turn`` is legal in a position."""
+    """Return whether the turn with the code ``turn`` is legal in a position.
+
+    The code is ``17 * cell + gift`` (0 to 288), where cell 16 means no placement and gift 16 means no gift.
+    """
     cell, gift = turn // GIFT_CODES, turn % GIFT_CODES
     gives = gift < PIECES and (available >> (gift & 15)) & 1 == 1
     if turn < 0 or turn >= TURN_CODES or (cell < CELLS and (occupied >> cell) & 1):
@@ -232,9 +236,10 @@ def is_legal_turn(turn: int, lanes: int, occupied: int, available: int, hand: in
 def mark_legal_turns(
     lanes: int, occupied: int, available: int, hand: int, rules: Any, cleared_mask: NDArray[np.bool_]
 ) -> None:
-    """Set ``cleared_mask[n]`` to True if the turn with the number ``n`` is legal in a position.
+    """Set ``cleared_mask[n]`` to True for the code ``n`` of each legal turn.
 
-    ``cleared_mask`` is [289] bool, and the caller must have set all of its entries to False.
+    ``cleared_mask`` is [289] bool, and the caller must have set all of its entries to False. The code of a turn is ``17
+    * cell + gift`` (0 to 288), where cell 16 means no placement and gift 16 means no gift.
     """
     wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
     gives_only = hand < 0 and rules.mover_chooses == 0
@@ -265,10 +270,10 @@ def _fill_pieces_and_legal_turns(
 
 
 def encode_pieces_and_legal_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Return the pieces and the legal turns in a batch of positions without a finished line.
+    """Return the pieces and the legal turns in a batch of positions. No position may have a finished line.
 
-    The pieces are [B, 17] int8: the pieces on cells 0 to 15 and then the piece in hand, with -1 for an empty cell or
-    hand. The legal turns are [B, 289] bool.
+    The pieces are [B, 17] int8: the pieces on cells 0 to 15 and then the piece in hand; -1 stands for an empty cell or
+    for no piece in hand. The legal turns are [B, 289] bool, indexed by the turn's code: see ``mark_legal_turns``.
     """
     size = len(batch.lanes)
     pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURN_CODES), np.bool_)

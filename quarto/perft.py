@@ -90,8 +90,8 @@ class CountedLayer(NamedTuple):
 def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: bool) -> CountedLayer:
     """Count the games and boards after ``ply`` plies, and build the boards without a finished line.
 
-    ``parents`` are the boards one ply earlier. With ``is_last``, no boards are built, because memory might not hold
-    them.
+    ``parents`` are the boards one ply earlier. If ``is_last``, no boards are built: no later layer needs them, and they
+    might not fit into memory.
     """
     lanes, ways, slices = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], {}
     live_prefixes = games_won = won_boards = live_boards = 0
@@ -115,8 +115,9 @@ def count_next_layer(rules: Rules, parents: CanonicalBoards, ply: int, is_last: 
 def _group_parent_ranges_by_child_mask(parents: CanonicalBoards, tables: Symmetries) -> dict[int, NDArray[np.int64]]:
     """Group ranges of parent boards by the canonical mask that their children have after a placement on one cell.
 
-    Returns an array [R, 4] for each canonical mask of children. A row has the first parent, the end of the range, the
-    mask of the parents and the cell of the placement.
+    Returns an array [R, 4] for each canonical mask of children. Each row describes a range of parents with the same
+    canonical mask: the index of its first parent, the index after its last parent, that mask, and the cell of the
+    placement.
     """
     sources: dict[int, list[tuple[int, int, int, int]]] = {}
     for mask, (first, end) in parents.slices.items():
@@ -127,7 +128,10 @@ def _group_parent_ranges_by_child_mask(parents: CanonicalBoards, tables: Symmetr
 
 
 class ChildBoards(NamedTuple):
-    """Child boards up to symmetry, and the numbers of ways to reach them."""
+    """Child boards, one for each class of symmetric boards, with the number of ways to reach each.
+
+    A way is a sequence of plies. Of the boards with a finished line, only the totals are kept.
+    """
 
     live_lanes: NDArray[np.uint64]  # [L] boards without a finished line
     live_ways: NDArray[np.uint64]  # [L]
@@ -141,8 +145,8 @@ def _generate_children(
 ) -> ChildBoards:
     """Generate the children of the parents in ``sources``, and merge children that are equal up to symmetry.
 
-    ``lanes`` and ``ways`` are the fields of all parents. ``sources`` is one of the arrays that
-    ``_group_parent_ranges_by_child_mask`` returns.
+    ``lanes`` and ``ways`` have one entry for each parent: see ``CanonicalBoards``. ``sources`` is one of the arrays
+    that ``_group_parent_ranges_by_child_mask`` returns.
     """
     live = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
     won = np.empty(SMALLEST_TABLE, np.uint64), np.zeros(SMALLEST_TABLE, np.uint64)
@@ -205,8 +209,8 @@ def _ensure_room(
 def generate_key_layers(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
     """Yield, for each number of pieces from 0 to ``pieces``, the keys of all canonical boards without a finished line.
 
-    Each layer is an ascending array of keys (``board_key``), [N] uint64. Method: forward expansion (``perft``). Under
-    classic rules, 6 pieces take some seconds and 150 MB.
+    Each layer is an ascending array of keys (``board_key``), [N] uint64. As in ``perft``, the boards of a layer are
+    generated from those of the layer before. Under classic rules, 6 pieces take some seconds and 150 MB.
     """
     boards = build_empty_layer()
     yield _compute_sorted_keys(rules, boards)
@@ -265,7 +269,7 @@ CLASSIC_LIVE_PREFIXES = (
 
 
 def undecided_probabilities(rules: Rules) -> tuple[Fraction, ...] | None:
-    """Return the probabilities that nobody has won a random game after 0 to 16 plies: 17 fractions.
+    """Return, for each n from 0 to 16, the probability that nobody has won a random game after n plies.
 
     The last one is the probability of a draw. Returns None for rules whose lines are not the classic ones.
     """

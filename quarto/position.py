@@ -43,8 +43,8 @@ def piece_at(lanes: int, cell: int) -> int:
 def position_from_plies(plies: Iterable[tuple[int, int]], hand: int = NONE) -> PackedPosition:
     """Build the position after ``plies``, each (piece, cell), in which the piece ``hand`` is in hand.
 
-    This is plain Python rather than a kernel, and serves notation and tests. Raises ``ValueError`` for a piece or a
-    cell that is out of range or used twice.
+    The function is written in plain Python, for notation and tests. Raises ``ValueError`` if a piece or a cell is out
+    of range or occurs twice.
     """
     lanes, occupied, available, last_cell = 0, 0, ALL_PIECES, NONE
     for piece, cell in plies:

@@ -35,9 +35,10 @@ def mix(word: int) -> int:
 
 @kernel()
 def stream(run_word_or_seed: int, pair: int, game: int) -> int:
-    """Return the stream of game 0 or 1 of a pair or, if ``game`` is ``OPENING_STREAM``, the stream of its opening.
+    """Return the random stream of a game or of an opening: the word (uint64) that determines all its random words.
 
-    ``run_word_or_seed`` is the run's word (its id as a number) for a game, and the run's seed for an opening.
+    ``game`` is 0 or 1 for a game of the pair, and ``OPENING_STREAM`` for the opening of the pair. ``run_word_or_seed``
+    is the run's word (its id as a number) for a game, and the run's seed for an opening.
     """
     word = mix(uint64(run_word_or_seed) + GAMMA)
     word = mix(word ^ (uint64(pair) * GAMMA + uint64(1)))
@@ -62,7 +63,7 @@ def turn_seed_offset_in_python(turn: int) -> np.uint64:
 def draw(seed: int, index: int) -> int:
     """Return the ``index``-th random word (uint64) of the turn with the given seed.
 
-    A word does not depend on the order in which words are drawn.
+    The word depends only on ``seed`` and ``index``, not on earlier draws.
     """
     return mix(seed + uint64(index) * GAMMA)
 
@@ -78,7 +79,10 @@ def integer_below(word: int, count: int) -> int:
 
 @inline_function
 def second_integer_below(word: int, count: int) -> int:
-    """Return an integer in [0, count) from the lower half of a random word, whose upper half ``integer_below`` uses."""
+    """Return an integer in [0, count) from the lower half of a random word.
+
+    It is independent of the result of ``integer_below`` for the same word, because that function uses the upper half.
+    """
     return int64(((word & uint64(0xFFFF_FFFF)) * uint64(count)) >> uint64(32))
 
 
@@ -121,9 +125,10 @@ class Streams(NamedTuple):
         )
 
     def choice(self, index: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Choose one of the true entries in each row of ``allowed`` [B, N], uniformly, by the game's ``index``-th word.
+        """Choose one of the true entries in each row of ``allowed`` [B, N] at random, each with the same probability.
 
-        Returns the columns of the chosen entries, with -1 for a row without a true entry: [B] int64.
+        The ``index``-th word of the row's game determines the choice. Returns the columns of the chosen entries, with
+        -1 for a row without a true entry: [B] int64.
         """
         running_counts = np.cumsum(allowed, axis=1, dtype=np.int16)  # true entries up to each column
         counts = running_counts[:, -1]

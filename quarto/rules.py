@@ -65,7 +65,7 @@ class Rules:
         chooser: Who chooses the piece that is placed: ``opponent`` or ``mover``.
 
     Raises:
-        ValueError: A value is not one of the values above, or there are no lines.
+        ValueError: An argument has a value that is not listed above, or the rules have no lines.
 
     Examples:
         >>> from quarto import CLASSIC, Rules
@@ -165,9 +165,7 @@ HALF_LINES_THROUGH_A_CELL = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is un
 def has_finished_line_at(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
     """Return whether ``piece``, which is already on ``cell``, belongs to a finished line.
 
-    All four attributes are compared at once. The variable ``shared`` has one lane for each attribute, with the cells
-    whose pieces agree with ``piece`` in this attribute. A line is finished if one of the lanes has all cells of the
-    line.
+    All four attributes are compared at once, because each of them has its own lane.
     """
     shared = ~(lanes ^ (piece_to_lanes(piece) * LANE_MASK)) & (uint64(occupied) * LANE_ONES)
     finished = uint64(0)

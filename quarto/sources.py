@@ -91,8 +91,8 @@ def _list_folders_and_links_to(path: Path) -> Iterator[tuple[Path, os.stat_resul
 def _is_writable_beyond_own_group(status: os.stat_result) -> bool:
     """Return whether other users may write to a file or folder with this status.
 
-    The permission of a group is ignored if the group is root's, or if it is the user's own group, which has the user's
-    name and no other members.
+    Write permission for a group does not count if the group is root's, or if it is the user's own group, which has the
+    user's name and no other members.
     """
     if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
         return bool(status.st_mode & stat.S_IWOTH)
@@ -122,7 +122,10 @@ def announce_compilation_to_person() -> None:
 
 @dataclass
 class CompilationProgress:
-    """The progress of compilation in this process."""
+    """The number of kernels that this process has compiled, and the time that this took.
+
+    A compilation is announced when it begins.
+    """
 
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
@@ -188,8 +191,8 @@ def third_party_fingerprint(module: str, source: Path) -> str:
     """Return a hash of a user's own module, whose file is ``source``, and of all that it imports: SHA-256 in hex.
 
     For a module of the project the result is an empty text. ``read_imported_modules`` determines what the module
-    imports. Modules of ``quarto`` and ``agents`` are left out, because the fingerprint of a kernel covers what the
-    kernel uses of them.
+    imports. Modules of ``quarto`` and ``agents`` are left out, because a kernel's own fingerprint covers the parts of
+    them that it uses.
     """
     if is_project_module(module):
         return ""
@@ -225,10 +228,12 @@ def read_imported_modules(
 ) -> dict[str, bytes]:
     """Read the files of ``module`` and of all modules that it imports, and return their contents by name.
 
-    The names are in no fixed order. Modules of the standard library and of installed packages are left out, except
-    modules of the package that contains ``module``. ``follow(importing, imported)`` returns whether an import is
-    followed. ``source`` is the file of a module that cannot be found by its name, such as ``__main__``. Without
-    ``source`` such a module is left out.
+    The names are in no fixed order. Modules of the standard library and of installed packages are left out; if
+    ``module`` itself belongs to an installed package, the modules of this package are read. ``follow(importing,
+    imported)`` returns whether an import is followed.
+
+    ``source`` is the file of ``module`` if that module cannot be found by its name, such as ``__main__``. If ``source``
+    is None, such a module is left out.
     """
     return (
         dict(_read_project_imports(module, follow))
@@ -239,7 +244,10 @@ def read_imported_modules(
 
 @functools.lru_cache(maxsize=256)  # a training asks the same of its players in each generation
 def _read_project_imports(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
-    """Read the imports of a module of the project once, because its files stay the same while a process runs."""
+    """Read the imports of a module of the project, or return what an earlier call has read.
+
+    The project's files are assumed not to change while a process runs.
+    """
     return _read_imports(module, follow, None)
 
 
@@ -287,8 +295,8 @@ def find_module_spec(module: str, cache: dict[str, ModuleSpec | None] | None = N
 def _find_spec_by_finders(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
     """Return the first spec that one of Python's finders gives for a module, or None if no finder knows the module.
 
-    ``paths`` are the folders of the parent package; None stands for the import path. The spec of a package without an
-    ``__init__`` file lists the folders of this package.
+    ``paths`` are the folders of the parent package; None stands for the import path. If the module is a package without
+    an ``__init__`` file, the ``submodule_search_locations`` of its spec are the package's folders.
     """
     first_spec: ModuleSpec | None = None
     with suppress(KeyError):  # raised for a package without a file inside a package that is not imported
@@ -342,9 +350,9 @@ def _read_content(spec: ModuleSpec) -> bytes | None:
 
 
 def _add_parent_packages_and_starred_submodules(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names of the parent packages of each name and then the name, because parents are imported first.
+    """Yield each name after the names of its parent packages, which Python imports first.
 
-    After a name that stands for a star import, the names of the submodules are yielded too.
+    If a name stands for a star import, the names of the submodules follow it.
     """
     for name in names:
         base = name.removesuffix(STAR_SUFFIX)
@@ -359,15 +367,15 @@ def _add_parent_packages_and_starred_submodules(names: Iterable[str]) -> Iterato
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
 def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
-    """Return the names that a source may import, each once: see ``_list_possible_imports``."""
+    """Return, without repetitions, the names that a module's source may import: see ``_list_possible_imports``."""
     return tuple(dict.fromkeys(_list_possible_imports(content, package)))
 
 
 def _list_possible_imports(content: bytes, package: str) -> Iterator[str]:
     """Yield the absolute names that the source ``content`` of a module may import; some names are yielded repeatedly.
 
-    They are names of modules and, because the source does not distinguish them, of objects in these modules.
-    ``package`` is the package to which relative imports refer.
+    They name modules or objects in modules; the source alone does not tell which. ``package`` is the package to which
+    relative imports refer.
     """
     try:
         tree = ast.parse(content)

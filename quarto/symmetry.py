@@ -93,7 +93,10 @@ def _find_line_symmetries(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _find_shifts_turns_and_reflections(lines: tuple[Line, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the shifts, rotations and reflections of the 4 x 4 torus that map lines to lines."""
+    """Yield the shifts, rotations and reflections of the 4 x 4 torus that map lines to lines.
+
+    "Turns" in the name are rotations, not turns of a game.
+    """
     line_set = set(lines)
     for turn in range(8):
         row_sign, column_sign, exchange = 1 - 2 * (turn & 1), 1 - (turn & 2), turn & 4
@@ -131,7 +134,12 @@ def _build_tables(lines: tuple[Line, ...]) -> Symmetries:
 def _compute_least_images_and_permutations(
     images: NDArray[np.uint16],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int16]]:
-    """Return the fields ``minimal``, ``first`` and ``attaining`` of ``Symmetries``, computed from ``images``."""
+    """Find the least image of each mask, and the permutations that lead to it.
+
+    ``images`` is the field ``Symmetries.images``. Returns three fields of ``Symmetries``: ``minimal``, the least image
+    of each of the 65,536 masks; ``attaining``, for one mask after the other, the indices of all permutations that take
+    it to its least image; and ``first``, the index in ``attaining`` at which the list of each mask begins.
+    """
     order = images.shape[0]
     minimal = np.empty(MASKS, np.uint16)
     first = np.zeros(MASKS + 1, np.int32)

@@ -22,7 +22,10 @@ SAFE_PIECES = (_PIECE_VALUE_BITS & np.arange(1 << VALUES)[:, None] == 0) @ (1 <<
 
 @inline_function
 def occupied_cells_with_value(lanes: int, occupied: int, value: int) -> int:
-    """Return the occupied cells (16 bits) whose pieces have the attribute value ``value``, 0 to 7."""
+    """Return the occupied cells (16 bits) whose pieces have the attribute value ``value``.
+
+    Values 0 to 3 mean that attribute 0 to 3 of a piece is set, and values 4 to 7 that it is not set.
+    """
     lane = int64((lanes >> uint64(16 * (value & 3))) & uint64(0xFFFF))
     return lane if value < ATTRIBUTES else occupied & ~lane
 
@@ -39,7 +42,10 @@ def winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
 
 @inline_function
 def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
-    """Return the danger byte of a board: bit ``v`` is set if a piece with attribute value ``v`` could finish a line."""
+    """Return the danger byte of a board: bit ``v`` tells whether a piece with the attribute value ``v`` is not safe.
+
+    The bit is set if such a piece finishes a line on some empty cell. See ``occupied_cells_with_value`` for the values.
+    """
     byte = int64(0)
     for value in range(VALUES):
         cells = int64(rules.completes[occupied_cells_with_value(lanes, occupied, value)]) & ~occupied
@@ -51,6 +57,6 @@ def danger_byte(lanes: int, occupied: int, rules: Any) -> int:
 def safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
     """Return the pieces (16 bits) with which nobody could finish a line on this board.
 
-    A piece is included wherever it is: on the board, in hand or among the pieces left.
+    All 16 pieces are considered, also those on the board or in hand.
     """
     return int64(SAFE_PIECES[danger_byte(lanes, occupied, rules)])

@@ -35,7 +35,7 @@ class Position:
     """A position together with the rules by which it is played.
 
     Cells are 0 to 15, ``4 * row + column``; pieces are 0 to 15, ``8 * high + 4 * coloured + 2 * solid + square``; NONE
-    is -1. ``packed`` is the position as five machine words. ``str`` draws the position.
+    is -1. ``packed`` is the same position as a ``PackedPosition``. ``str(position)`` is a drawing.
 
     Examples:
         >>> from quarto import Position
@@ -56,9 +56,9 @@ class Position:
         """Parse a position from a text such as ``...F/.3../..../.... 7``.
 
         Args:
-            text: Four rows of pieces or dots, the piece in hand (``-`` for none) and, if they are not classic, the name
-                of the rules.
-            rules: The rules by which the position is played.
+            text: Four rows of pieces or dots, the piece in hand (``-`` for none) and the name of the rules, which may
+                be left out for the classic rules.
+            rules: The rules by which the position is played; the text must name the same rules.
 
         Raises:
             RequestError: The text is not a position, or it names other rules.
@@ -130,7 +130,8 @@ class Position:
 
         Args:
             cell: The cell on which the piece in hand is placed.
-            gift: The piece that is given, or NONE. If the mover chooses, it is the piece that is placed.
+            gift: The piece that is given, or NONE. Under rules by which the mover chooses the piece, ``gift`` is the
+                piece that is placed.
 
         Raises:
             ValueError: ``cell`` is taken or does not exist, or ``gift`` is not available.
@@ -148,8 +149,8 @@ class Position:
     def _board_and_last_cell_after(self, cell: int | None, piece: int) -> tuple[int, int, int]:
         """Return the lanes, the occupied cells and the last cell after ``piece`` is placed on ``cell``.
 
-        Nothing is placed if ``cell`` is None or ``piece`` is NONE. Raises ``ValueError`` if ``cell`` is taken or does
-        not exist.
+        If ``cell`` is None or ``piece`` is NONE, nothing is placed and the values are those of this position. Raises
+        ``ValueError`` if ``cell`` is taken or does not exist.
         """
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
@@ -182,11 +183,11 @@ def _check_number(noun: str, number: int, count: int) -> int:
 
 
 class BatchView:
-    """``B`` positions of the same ply and rules: the counterpart of ``Position`` for a batch.
+    """``B`` positions at the same ply under the same rules: the counterpart of ``Position`` for a batch.
 
     The properties and methods have the same names as those of ``Position``, but work on all positions at once, with
-    arrays that have a row for each position. ``packed`` is the batch as five arrays of machine words. ``batch[i]`` is
-    one position, and ``len(batch)`` is ``B``. ``str`` draws the first positions.
+    arrays that have a row for each position. ``packed`` is the batch as a ``Batch``. ``batch[i]`` is one position, and
+    ``len(batch)`` is ``B``. ``str(batch)`` draws the first positions.
     """
 
     def __init__(self, packed: Batch, rules: Rules = CLASSIC) -> None:
@@ -244,8 +245,8 @@ class BatchView:
 
         Args:
             cells: The cells on which the pieces in hand are placed: one cell or [B] cells. NONE places nothing.
-            gifts: The pieces that are given: one piece or [B] pieces. NONE gives nothing. If the mover chooses, these
-                pieces are placed.
+            gifts: The pieces that are given: one piece or [B] pieces. NONE gives nothing. Under rules by which the
+                mover chooses the piece, ``gifts`` are the pieces that are placed.
 
         Raises:
             ValueError: A cell is taken or does not exist, or a piece is not available.

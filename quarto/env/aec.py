@@ -47,8 +47,8 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
     An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``: see ``quarto.observations``. The seat
     that does not decide next sees the same position and a mask of zeros. At the end of a game the reward is 1 for the
-    winner, -1 for the loser and 0 for a draw, and ``infos`` has for each seat the game in notation, under the key
-    ``game``. A copied or unpickled environment continues the game.
+    winner, -1 for the loser and 0 for a draw, and ``infos[seat]["game"]`` is the game in notation for each seat. A
+    copied or unpickled environment continues the game.
     """
 
     metadata = {  # noqa: RUF012  (so PettingZoo declares it)
@@ -100,9 +100,10 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
         return {"observation": encode_pieces_as_attribute_rows(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
-        """Carry out the action of the selected seat. After the end of the game, ``None`` removes this seat.
+        """Carry out the action of the selected seat.
 
-        Raises ``ValueError`` for an illegal action, and for ``None`` before the end of the game.
+        After the end of the game the action must be ``None``, which removes the selected seat. Raises ``ValueError``
+        for an illegal action, and for ``None`` before the end of the game.
         """
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
@@ -127,7 +128,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
     def render(self) -> str | NDArray[np.uint8] | None:
         """Return the board as text (``ansi``) or as an image (``rgb_array``), [height, width, 3] uint8.
 
-        In the mode ``human`` the window shows the board already, and None is returned.
+        In the mode ``human``, return None, because the window already shows the board.
         """
         return self._renderer.render_unless_windowed(self.game.position)
 

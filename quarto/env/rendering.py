@@ -108,7 +108,7 @@ class Renderer:
     def render_unless_windowed(self, position: PackedPosition) -> str | ImageArray | None:
         """Return the position as text (``ansi``) or as an image (``rgb_array``).
 
-        Returns None if ``mode`` is None, and in the mode ``human``, whose window shows the position already.
+        Returns None if ``mode`` is None or ``human``. In the mode ``human`` the window already shows the position.
         """
         if self.mode == "ansi":
             return render_position_and_left_as_text(position)

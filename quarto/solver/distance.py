@@ -29,11 +29,11 @@ WITHIN_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.int
 
 @inline_function
 def recall_outcome_within(key: int, placements: int, search: Any) -> int:
-    """Return what is known about a forced end of the game within ``placements`` placements.
+    """Return whether the game is known to end by force within ``placements`` placements: 1 yes, 0 no, -1 unknown.
 
-    Returns 1 if so many placements are known to be enough, 0 if they are known to be too few, and -1 if neither is
-    known. ``key`` is the ``proof_key`` of the board. Whether the end is a win or a loss depends on whether
-    ``placements`` is even or odd: see ``_giver_wins_or_loses_within`` and ``_mover_wins_or_loses_within``.
+    ``key`` is the ``proof_key`` of the board, shifted by ``KEY_SHIFT``. Whether the forced end is a win or a loss
+    depends on whether ``placements`` is even or odd: see ``_giver_wins_or_loses_within`` and
+    ``_mover_wins_or_loses_within``.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     for i in range(BUCKET_WORDS):
@@ -51,8 +51,8 @@ def recall_outcome_within(key: int, placements: int, search: Any) -> int:
 def remember_outcome_within(key: int, placements: int, answer: int, search: Any) -> None:
     """Store whether ``placements`` placements are enough for a forced end (``answer`` 1) or too few (0).
 
-    For each board, the smallest number that is enough and the largest that is too small are kept. If all slots of the
-    bucket are taken, the numbers of another board are lost.
+    The table keeps, for each board, the smallest number known to be enough and the largest known to be too few. If the
+    bucket is full, the numbers of another board in it are overwritten.
     """
     bucket, step = find_bucket(key, search.distances, search.distances_shift), (placements + 1) >> 1
     at = uint64(8 * (placements & 1) + 4 * (1 - answer))
@@ -73,10 +73,10 @@ def remember_outcome_within(key: int, placements: int, answer: int, search: Any)
 def _giver_wins_or_loses_within(
     lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any
 ) -> int:
-    """Return 1 if the next giver can force a win within an even number of ``placements``, else 0.
+    """Return 1 if the game ends by force within ``placements`` placements, else 0.
 
-    For an odd number, return 1 if the giver is lost within this number of placements, else 0. The answer has no meaning
-    once ``search.stopped`` is 1.
+    If ``placements`` is even, the forced end is a win of the player who gives next. If it is odd, it is a win of that
+    player's opponent. The answer has no meaning once ``search.stopped`` is 1.
     """
     losing = placements & 1
     safe = available & SAFE_PIECES[danger_byte(lanes, occupied, rules)]
@@ -117,10 +117,11 @@ giver_wins_or_loses_within = to_kernel_called_by_address(_giver_wins_or_loses_wi
 def _mover_wins_or_loses_within(
     lanes: int, occupied: int, available: int, placements: int, rules: Any, search: Any
 ) -> int:
-    """Return 1 if the mover, who chooses the piece, can force a win within an odd number of ``placements``, else 0.
+    """Return 1 if the game ends by force within ``placements`` placements, else 0.
 
-    For an even number, return 1 if the mover is lost within this number of placements, else 0. The answer has no
-    meaning once ``search.stopped`` is 1.
+    This is the function for rules by which the mover chooses the piece. If ``placements`` is odd, the forced end is a
+    win of the mover. If it is even, it is a win of the opponent. The answer has no meaning once ``search.stopped`` is
+    1.
     """
     winning = placements & 1
     if available == 0:

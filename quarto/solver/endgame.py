@@ -44,11 +44,11 @@ def _repeat_piece_values_byte(piece: int) -> int:
 
 @inline_function
 def _place_on_low_cell_without_packing(word: int, cell: int, byte: int) -> int:
-    """Place a piece on ``cell``, which is 0, 1 or 2, and return the bytes of the sets that lack this cell.
+    """Place a piece on ``cell`` (0, 1 or 2), and keep the bytes of the sets of empty cells without ``cell``.
 
-    ``word`` has a byte for each set of empty cells: see the docstring of this module. Each byte of ``byte`` has the
-    attribute values of the piece. In the returned word the bytes keep their places, and the bytes of sets with ``cell``
-    are 0.
+    ``word`` has one byte for each set of empty cells: see the docstring of this module. Every byte of the word ``byte``
+    has the attribute values of the piece. In the returned word each kept byte is updated and stays in its place; all
+    other bytes are 0.
     """
     shift = uint64(8) << uint64(cell)
     keep = WITHOUT_TWO
@@ -63,8 +63,8 @@ def _place_on_low_cell_without_packing(word: int, cell: int, byte: int) -> int:
 def _place_on_one_of_six(sets: EightWords, cell: int, byte: int) -> FourWords:
     """Place a piece on ``cell``, one of six empty cells, and return the words for the five cells that stay empty.
 
-    The words have a byte for each set of empty cells: see the docstring of this module. Each byte of ``byte`` has the
-    attribute values of the piece.
+    ``sets`` and the returned words have one byte for each set of empty cells: see the docstring of this module. Every
+    byte of the word ``byte`` has the attribute values of the piece.
     """
     a, b, c, d, e, f, g, h = sets
     if cell == 5:
@@ -119,9 +119,10 @@ def _place_on_one_of_four(sets: TwoWords, cell: int, byte: int) -> int:
 
 @inline_function
 def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
-    """Place a piece on ``cell``, one of three empty cells, and return the four bytes for the two cells that stay empty.
+    """Place a piece on ``cell``, one of three empty cells, and return the word for the two cells that stay empty.
 
-    See ``_place_on_one_of_six``.
+    Only the four lowest bytes of the returned word are used, because two cells have four subsets. See
+    ``_place_on_one_of_six``.
     """
     if cell == 2:
         return (word | ((word >> uint64(32)) & byte)) & uint64(0xFFFF_FFFF)
@@ -133,7 +134,7 @@ def _place_on_one_of_three(word: int, cell: int, byte: int) -> int:
 def _safe_pieces(singles: int, available: int) -> int:
     """Return the available pieces that win on no cell.
 
-    The lowest byte of ``singles`` is the OR of the bytes of all sets of one cell: see the docstring of this module.
+    The lowest byte of ``singles`` is the OR of the bytes of all one-cell sets: see the docstring of this module.
     """
     return available & int64(SAFE_PIECES[int64(singles & uint64(255))])
 
@@ -162,10 +163,10 @@ def _safe_pieces_of_five(sets: FourWords, available: int) -> int:
 
 @inline_function
 def _can_win_giving_two(word: int, available: int) -> int:
-    """Return 1 if the player who gives one of the last two pieces can win, else 0.
+    """Return 1 if the player who gives the next-to-last piece can win, else 0.
 
-    The giver wins if, after a safe gift, the last piece wins on whichever of the two cells the opponent leaves.
-    ``word`` has the bytes of the sets of these cells.
+    This player wins if there is a safe gift after which the last piece wins on the remaining cell, whichever of the two
+    empty cells the opponent takes. ``word`` has the bytes of the sets of these two cells.
     """
     safe = _safe_pieces_of_two(word, available)
     while safe:
@@ -180,10 +181,10 @@ def _can_win_giving_two(word: int, available: int) -> int:
 
 @inline_function
 def _can_achieve_placing_three(word: int, available: int, hand: int, question: int) -> int:
-    """Return 1 if the player who places ``hand`` on one of three cells can achieve what ``question`` asks for, else 0.
+    """Return 1 if the player who places ``hand`` on one of the last three empty cells can achieve the aim, else 0.
 
-    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw. ``word`` has the bytes of the sets of the
-    three cells.
+    The aim is a win if ``question`` is ``WIN``, and at least a draw if it is ``DRAW``. ``word`` has the bytes of the
+    sets of the three cells.
     """
     byte = _repeat_piece_values_byte(hand)
     for cell in range(3):
@@ -249,9 +250,10 @@ def _can_achieve_giving_five(sets: FourWords, available: int, safe: int, questio
 
 @inline_function
 def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, question: int) -> int:
-    """Return 1 if the player who places ``hand`` on one of six cells can achieve what ``question`` asks for, else 0.
+    """Return 1 if the player who places ``hand`` on one of the last six empty cells can achieve the aim, else 0.
 
-    Cells that leave the fewest safe gifts are tried first.
+    The aim is a win if ``question`` is ``WIN``, and at least a draw if it is ``DRAW``. ``sets`` are the words for the
+    six cells: see the docstring of this module.
     """
     byte, counts = _repeat_piece_values_byte(hand), int64(0)
     for cell in range(6):
@@ -268,9 +270,10 @@ def _can_achieve_placing_six(sets: EightWords, available: int, hand: int, questi
 
 @inline_function
 def _shared_values(lanes: int, filled: int) -> int:
-    """Return the byte of the attribute values that all pieces on the cells of ``filled`` share.
+    """Return the byte of the attribute values that all pieces on some cells share.
 
-    If there are no pieces, all values are shared. ``filled`` has the cells in all four lanes.
+    ``filled`` is the mask of these cells, repeated in each of the four lanes. If there are no cells, all values are
+    shared.
     """
     ones, zeros = lanes & filled, ~lanes & filled
     lacking = ~(((ones & BELOW_TOPS) + BELOW_TOPS) | ones) & LANE_TOPS  # a lane without ones has its highest bit set
@@ -285,8 +288,9 @@ def _shared_values(lanes: int, filled: int) -> int:
 def _build_needed_values(lanes: int, occupied: int, rules: Any) -> EightWords:
     """Build the words of a board with at most six empty cells, which are numbered in ascending order.
 
-    The byte of a set of empty cells has the attribute values that all pieces on some line share, where the line's empty
-    cells are exactly this set.
+    The words have one byte for each set of empty cells: see the docstring of this module. On each line whose empty
+    cells are exactly this set, all pieces share some attribute values. The byte is the OR of the values of all these
+    lines.
     """
     a, b, c, d = uint64(0), uint64(0), uint64(0), uint64(0)
     e, f, g, h = uint64(0), uint64(0), uint64(0), uint64(0)
@@ -326,9 +330,9 @@ ENDGAME_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, types.in
 def can_placer_achieve_in_endgame(
     lanes: int, occupied: int, available: int, hand: int, question: int, rules: Any
 ) -> int:
-    """Return 1 if the mover can achieve what ``question`` asks for with at most six empty cells, else 0.
+    """Return 1 if the mover can win (if ``question`` is ``WIN``) or at least draw (if it is ``DRAW``), else 0.
 
-    The question ``WIN`` asks for a win, and ``DRAW`` for at least a draw. The piece in ``hand`` must win on no cell.
+    The board has at most six empty cells, and the piece in ``hand`` must not be able to win at once.
     """
     sets = _build_needed_values(lanes, occupied, rules)
     cells = CELLS - int64(popcount(occupied))

@@ -52,11 +52,9 @@ QUESTION_SIGNATURE = types.int64(
 
 @inline_function
 def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
-    """Count, for each gift, the opponent's replies (cell, safe gift) that do not win at once.
+    """Count, for each gift, the opponent's replies that place it without winning at once and then give a safe piece.
 
-    Returns two words with a byte for each gift: gifts 0 to 7 in the first word, gifts 8 to 15 in the second. On every
-    cell, each attribute value is looked up once rather than once for each gift, because the cells on which a line can
-    be finished after a placement depend only on the values of the placed piece.
+    Returns two words with a byte for each gift: gifts 0 to 7 in the first word, gifts 8 to 15 in the second.
     """
     low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
     empty = open_cells
@@ -83,7 +81,10 @@ def pack_safe_reply_counts(lanes: int, occupied: int, available: int, rules: Any
 
 @inline_function
 def pack_fewest_replies_and_gift(counts: tuple[int, int], gifts: int) -> int:
-    """Return the smallest number of replies to any of ``gifts``, and the gift, as number << 8 | gift."""
+    """Return the gift in the mask ``gifts`` to which there are the fewest replies, packed with their number.
+
+    The result is ``(number << 8) + gift``. ``counts`` is what ``pack_safe_reply_counts`` returns.
+    """
     least = int64(1 << 30)
     while gifts:
         gift = lowest_bit(gifts)
@@ -106,9 +107,9 @@ def fill_unsolved_children(
 ) -> int:
     """Place ``piece``, which is not in ``available``, on every empty cell, and keep the boards that must be searched.
 
-    The boards are written to their ``child_buffer``. Returns the number of boards, or -1 if the player who placed is
-    known to achieve what ``question`` asks for on one of them. Three kinds of boards are left out: boards without a
-    safe gift, boards whose answer is known to be no and, early in the game, boards that equal another one up to
+    The boards are written to their ``child_buffer``. Returns the number of boards, or -1 if one placement is already
+    known to achieve what ``question`` asks for. Three kinds of boards are left out: boards without a safe gift, boards
+    for which ``question`` is known to be answered with no and, early in the game, boards that equal another one up to
     symmetry.
     """
     pieces = int64(popcount(occupied)) + 1
@@ -137,10 +138,11 @@ def fill_unsolved_children(
 def compact_unsolved_children(
     children: Any, count: int, occupied: int, available: int, question: int, rules: Any, search: Any
 ) -> int:
-    """Keep the children that must be searched, and write the rank of each.
+    """Keep the children that must be searched, and write the number by which each of them is sorted.
 
-    Returns the number of children kept, or -1 if one child is known to answer ``question`` with yes for the player who
-    placed. ``count`` is the number of children before, and ``occupied`` has the occupied cells of the parent. See
+    This number is smaller for a child with fewer replies: see ``bring_best_child_to``. ``count`` is the number of
+    children before this call, and ``occupied`` is the mask of occupied cells of the parent. Returns the number of
+    children kept, or -1 if one child is known to answer ``question`` with yes for the player who placed. See
     ``fill_unsolved_children``.
     """
     pieces, kept = int64(popcount(occupied)) + 1, int64(0)
@@ -165,7 +167,10 @@ def compact_unsolved_children(
 
 @inline_function
 def bring_best_child_to(children: Any, i: int, count: int) -> None:
-    """Exchange child ``i`` with the most promising of the children from ``i`` up to but not including ``count``."""
+    """Exchange child ``i`` with the one of children ``i`` to ``count - 1`` that should be searched first.
+
+    That is the child with the smallest number in its field ``ORDER``.
+    """
     best = i
     for j in range(i + 1, count):
         if children[j, ORDER] < children[best, ORDER]:
@@ -181,7 +186,7 @@ def _can_placer_win_or_draw(
 ) -> int:
     """Return 1 if the mover can win (if ``question`` is ``WIN``) or at least draw (if it is ``DRAW``), else 0.
 
-    The piece in ``hand`` must finish no line at once. The answer has no meaning once ``search.stopped`` is 1.
+    The piece in ``hand`` must not be able to win at once. The answer has no meaning once ``search.stopped`` is 1.
     """
     pieces = int64(popcount(occupied)) + 1
     search.nodes += 1
@@ -250,7 +255,7 @@ MOVER_QUESTION_SIGNATURE = types.int64(types.uint64, types.int64, types.int64, t
 
 @inline_function
 def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bool:
-    """Return whether a player who may place any available piece can finish a line at once."""
+    """Return whether some available piece finishes a line if it is placed next."""
     return bool((available & ~SAFE_PIECES[danger_byte(lanes, occupied, rules)]) != 0)
 
 
@@ -258,7 +263,8 @@ def can_win_at_once(lanes: int, occupied: int, available: int, rules: Any) -> bo
 def _can_mover_win_or_draw(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Return 1 if the mover can win (if ``question`` is ``WIN``) or at least draw (if it is ``DRAW``), else 0.
 
-    This is for rules by which the mover chooses the piece. The answer has no meaning once ``search.stopped`` is 1.
+    This is the function for rules by which the mover chooses the piece. The answer has no meaning once
+    ``search.stopped`` is 1.
     """
     if available == 0:
         return int64(question == DRAW)

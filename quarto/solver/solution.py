@@ -18,7 +18,10 @@ NO_TURN = "·"
 
 
 class SolvedTurn(NamedTuple):
-    """A turn with its value and its distance. ``text`` names its cell and its gift."""
+    """A turn with its value and its distance, which is the number of placements until the game is over.
+
+    ``text`` names the cell and the gift.
+    """
 
     cell: int  # 4 * row + column; NONE (-1) for a gift alone
     gift: int  # the piece given or, if the mover chooses, placed; NONE for a placement that ends the game
@@ -39,7 +42,7 @@ class SolvedTurn(NamedTuple):
 class Solution(NamedTuple):
     """The solution of a position: its value, and the value of every turn.
 
-    ``print`` and notebooks show a grid of the turns; ``frame`` has a row for each turn.
+    Printed or shown in a notebook, it is a grid of the turns; ``frame`` has a row for each turn.
 
     Examples:
         >>> import quarto
@@ -124,9 +127,9 @@ class Solution(NamedTuple):
         return "".join([f"<p>{repr(self)[1:-1]}</p>", table, *(f"<p>{line}</p>" for line in self._list_legends())])
 
     def _build_grid_of_cells_by_gifts(self) -> list[list[str]]:
-        """Build a grid of marks with a row for each cell and a column for each gift.
+        """Build a grid of marks (see ``format_mark``) with a row for each cell and a column for each gift.
 
-        The first row is a heading. The rows of the cells follow, the best cell first.
+        The first row is the heading; the rows of the cells follow, beginning with the best cell.
         """
         turns_by_cell = group_turns_by_cell_best_first(self.turns)
         gifts = sorted({turn.gift for turn in self.turns})  # NONE first: a placement that ends the game
@@ -148,7 +151,7 @@ class Solution(NamedTuple):
 
 
 def turn_sort_key(turn: SolvedTurn) -> tuple[int, int, int, int]:
-    """Return a sort key by which the soonest win comes first, then draws, and the soonest loss last.
+    """Return a sort key that puts wins first (the soonest first), then draws, then losses (the soonest last).
 
     Turns that are equally good are sorted by cell and then by gift.
     """
@@ -163,8 +166,9 @@ def _value_sort_key(turn: SolvedTurn) -> tuple[int, int]:
 def group_turns_by_cell_best_first(turns: Iterable[SolvedTurn]) -> Mapping[int, Mapping[int, SolvedTurn]]:
     """Group turns by cell and then by gift, with the best cell first and the best gift of each cell first.
 
-    Cells are sorted by their best value, then by the soonest win or the latest loss. Of cells that are equal in this,
-    those with more turns of that value come first, unless the turns lose.
+    Cells are sorted by their best value, then by the soonest win or the latest loss. If two cells are still equal and
+    that value is a win or a draw, the cell with more turns of that value comes first. Finally, cells are sorted by
+    their number.
     """
     by_cell: dict[int, dict[int, SolvedTurn]] = {}
     for turn in sorted(turns, key=turn_sort_key):

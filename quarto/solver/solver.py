@@ -42,9 +42,9 @@ ILLEGAL = np.int8(-128)  # stands for the value of a turn that is not legal
 
 @kernel(types.int64(*STATE_TYPES))
 def _solve_value(lanes: int, occupied: int, available: int, hand: int, rules: Any, search: Any) -> int:
-    """Return the value of a live position for the player to act: 1 won, 0 drawn, -1 lost.
+    """Return the value of a position for the player to act: 1 won, 0 drawn, -1 lost.
 
-    The value has no meaning once ``search.stopped`` is 1.
+    Nobody may have finished a line in the position. The value has no meaning once ``search.stopped`` is 1.
     """
     if hand >= 0:
         if winning_cells(lanes, occupied, hand, rules):
@@ -111,9 +111,9 @@ solve_distance = to_kernel_called_by_address(_solve_distance)
 def _fill_solved_turn(
     turn: Any, cell: int, gift: int, after: PackedPosition, with_distance: bool, rules: Any, search: Any
 ) -> None:
-    """Solve the position ``after`` a turn, and write the turn with its value and distance into ``turn`` [4] int8.
+    """Solve the position ``after``, to which a turn leads, and write the turn into ``turn`` [4] int8.
 
-    ``fill_and_count_solved_turns`` explains the four numbers.
+    ``cell`` and ``gift`` are the turn. The four numbers are the columns that ``fill_and_count_solved_turns`` explains.
     """
     state = (after.lanes, after.occupied, after.available, after.hand)
     value = solve_value(*state, rules, search)
@@ -127,9 +127,11 @@ def fill_and_count_solved_turns(
 ) -> int:
     """Write every legal turn into ``turns`` [256, 4] int8, and return the number of turns.
 
-    The columns are the cell, the gift, the value for the player who takes the turn, and the distance, which has a
-    meaning only if ``with_distance`` is true. The gift is NONE for a placement that ends the game, and the cell is NONE
-    for a gift alone. If the mover chooses the piece, the gift is the piece that is placed.
+    The columns are the cell, the gift, the value for the player who takes the turn, and the distance. The distance has
+    no meaning unless ``with_distance`` is true. The gift is NONE for a placement that ends the game, and the cell is
+    NONE if no piece is in hand, because the turn is then only a gift.
+
+    Under rules by which the mover chooses the piece, the gift column has the piece that is placed.
     """
     count, mover_chooses = int64(0), rules.mover_chooses != 0
     pieces = available if hand < 0 else int64(1) << hand
@@ -165,7 +167,7 @@ def fill_and_count_solved_turns(
 
 @kernel(types.void(types.uint64[::1], types.uint16[::1], types.int8[::1], types.int8[::1], RULES_TYPE, SEARCH_TYPE))
 def fill_solved_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, search: Any) -> None:
-    """Write the values of ``B`` live positions into ``values``.
+    """Write the values of ``B`` positions in which nobody has finished a line into ``values``.
 
     The four arrays are [B]; ``hands`` is NONE before a gift. The kernel stops early once ``search.stopped`` is 1.
     """
@@ -183,9 +185,9 @@ def fill_solved_values(lanes: Any, occupied: Any, hands: Any, values: Any, rules
 def fill_solved_turn_values(
     values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any
 ) -> None:
-    """Write the values of all legal turns in ``B`` live positions into ``values`` [B, 289].
+    """Write the values of all legal turns in ``B`` positions into ``values`` [B, 289].
 
-    The kernel stops early once ``search.stopped`` is 1.
+    Nobody may have finished a line in any of the positions. The kernel stops early once ``search.stopped`` is 1.
     """
     turns = np.empty((CELLS * PIECES, 4), np.int8)
     for i in range(len(lanes)):
@@ -200,12 +202,12 @@ def fill_solved_turn_values(
 class Solver:
     """A solver of positions under one set of rules.
 
-    Each thread needs its own solver (``fork``). The solver and its forks share what they prove.
+    Each thread needs its own solver: see ``fork``. A solver and its forks share their results.
 
     Args:
         rules: The rules of the positions.
         megabytes: The size of the table of values. The table of distances takes another quarter of this size.
-        base: A tablebase of these rules. Boards with at most its number of pieces are looked up in it, not searched.
+        base: A tablebase for these rules. Boards with no more pieces than it covers are looked up instead of searched.
 
     Raises:
         FailureError: The tables do not fit into memory.
@@ -229,7 +231,7 @@ class Solver:
         self._allocate_children_and_search_record()
 
     def _allocate_children_and_search_record(self) -> None:
-        """Allocate the arrays that a fork does not share, and build the record that kernels take."""
+        """Allocate the arrays that each solver has for itself, and build the search record that kernels take."""
         self._arrays["children"] = np.zeros((CELLS + 1, CELLS, CHILD_FIELDS), np.uint64)
         self._search = build_search_record(self.rules, self._arrays)
         if self.base:
@@ -239,7 +241,8 @@ class Solver:
     def fork(self, own_stop: bool = False) -> Solver:
         """Return a solver that uses the same tables, for another thread.
 
-        With ``own_stop``, only the fork's own ``stop`` ends its searches.
+        With ``own_stop``, the fork is stopped only by its own ``stop``. Otherwise a call of ``stop`` on this solver or
+        on the fork stops both.
         """
         other = Solver.__new__(Solver)
         other.rules, other.base, other._arrays = self.rules, self.base, dict(self._arrays)
@@ -249,7 +252,7 @@ class Solver:
         return other
 
     def map_memory(self) -> None:
-        """Make the system map the memory of the tables now rather than page by page during a search.
+        """Make the operating system map all memory of the tables now, so that searches cause no page faults.
 
         This empties the tables.
         """
@@ -265,7 +268,7 @@ class Solver:
 
     @property
     def stopped(self) -> bool:
-        """Whether a search of this solver was stopped, after which its answers have no meaning."""
+        """Whether the solver has been stopped during a search. From then on its answers have no meaning."""
         return bool(self._search["stopped"][0])
 
     @property
@@ -284,10 +287,10 @@ class Solver:
     def values(
         self, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16], hands: NDArray[np.int8] | None = None
     ) -> NDArray[np.int8]:
-        """Return the values of ``B`` live positions for the player to act: [B] int8.
+        """Return the values of ``B`` positions for the player to act: [B] int8.
 
-        ``hands`` [B] has the pieces in hand, or NONE before a gift. Without ``hands``, all positions are before a gift.
-        The values have no meaning once the solver is ``stopped``.
+        Nobody may have finished a line in any of them. ``hands`` [B] has the pieces in hand, or NONE before a gift.
+        Without ``hands``, all positions are before a gift. The values have no meaning once the solver is ``stopped``.
         """
         values = np.zeros(len(lanes), np.int8)
         fill_solved_values(
@@ -296,10 +299,11 @@ class Solver:
         return values
 
     def turn_values(self, batch: Batch) -> NDArray[np.int8]:
-        """Return the value of every turn in ``B`` live positions, for the player who takes the turn: [B, 289] int8.
+        """Return the value of every turn in ``B`` positions, for the player who takes the turn: [B, 289] int8.
 
-        1 is won, 0 drawn, -1 lost, and ``ILLEGAL`` (-128) marks turns that are not legal. Turns are numbered as in
-        ``quarto.observations``. The values have no meaning once the solver is ``stopped``.
+        Nobody may have finished a line in any of them. 1 is won, 0 drawn, -1 lost, and ``ILLEGAL`` (-128) marks turns
+        that are not legal. The column of a turn is its code (0 to 288): see ``quarto.observations``. The values have no
+        meaning once the solver is ``stopped``.
         """
         values = np.full((len(batch.lanes), TURN_CODES), ILLEGAL)
         lanes, occupied, available, hands = map(np.ascontiguousarray, batch[:-1])

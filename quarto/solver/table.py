@@ -64,7 +64,10 @@ _SYMMETRY_FIELDS = ("images", "minimal", "first", "attaining", "number", "squeez
 
 @inline_function
 def _symmetry_tables(search: Any) -> Symmetries:
-    """Return the ``Symmetries`` of a search. Tables that are not needed for canonical forms are empty."""
+    """Return the ``Symmetries`` to whose arrays a search record points.
+
+    Tables that canonical forms do not need are left empty.
+    """
     masks = 1 << CELLS
     return Symmetries(
         numba.carray(array_pointer(search.images), (0, 0), np.int8),
@@ -80,7 +83,10 @@ def _symmetry_tables(search: Any) -> Symmetries:
 
 @inline_function
 def proof_key(lanes: int, occupied: int, search: Any) -> int:
-    """Return the exact key (uint64) of a board before a gift. The lowest four bits of the key are 0."""
+    """Return the exact key (uint64) of a board before a gift.
+
+    The lowest four bits are 0, because the table stores the proven answers in them.
+    """
     tables = _symmetry_tables(search)
     least, minimal = canonical_lanes_and_occupied(lanes, occupied, -1, tables)
     return board_key(least, minimal, tables) << uint64(PROOF_BITS)
@@ -108,7 +114,10 @@ def prefetch_table_or_base_bucket(key: int, pieces: int, search: Any) -> None:
 
 @inline_function
 def find_proof(key: int, table_address: int, shift: int) -> int:
-    """Return the proof bits (see ``PROOF_BITS``) that a table holds for a key, or 0 if the key is not in the table."""
+    """Return the proof bits (see ``PROOF_BITS``) that a table holds for a key, or 0 if the key is not in the table.
+
+    ``shift`` is what ``bucket_shift`` returns for the table.
+    """
     bucket = find_bucket(key, table_address, shift)
     for i in range(BUCKET_WORDS):
         proof = bucket[i] ^ key
@@ -119,9 +128,10 @@ def find_proof(key: int, table_address: int, shift: int) -> int:
 
 @inline_function
 def decode_answer(proof: int, question: int) -> int:
-    """Return the answer that proof bits give to a question: 1 for yes, 0 for no, -1 if they give none.
+    """Return the answer that proof bits give to a question: 1 for yes, 0 for no, -1 for unknown.
 
-    One question may answer the other: a player who cannot draw cannot win, and a player who can win can draw.
+    The answer to one question can imply the answer to the other: a player who cannot draw cannot win, and a player who
+    can win can draw.
     """
     if question == WIN:
         if proof & 1:
@@ -136,7 +146,7 @@ def decode_answer(proof: int, question: int) -> int:
 def find_base_proof(key: int, search: Any) -> int:
     """Return the proof bits that the tablebase index (``search.base``) holds for a key, or 0 if the key is not in it.
 
-    Keys that find their bucket full are stored in a later bucket.
+    If a key's bucket was full, the key is in a later bucket.
     """
     buckets = int64(1) << (64 - int64(search.base_shift))
     index = int64((key * HASH_MULTIPLIER) >> search.base_shift)
@@ -153,9 +163,10 @@ def find_base_proof(key: int, search: Any) -> int:
 
 @inline_function
 def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
-    """Return the stored answer to a question about a board with ``pieces`` pieces.
+    """Return the stored answer to ``question`` about a board: 1 for yes, 0 for no, -1 if none is stored.
 
-    The answer is 1 for yes, 0 for no and -1 if none is stored.
+    ``key`` is the ``proof_key`` of the board, and ``pieces`` is the number of pieces on it. The question is whether the
+    player to act can win (``WIN``) or at least draw (``DRAW``).
     """
     if pieces <= search.base_pieces:
         return decode_answer(find_base_proof(key, search), question)
@@ -184,8 +195,8 @@ def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
 def allocate_table(megabytes: float) -> NDArray[np.uint64]:
     """Allocate an empty table whose number of words is the largest power of two that fits into ``megabytes``.
 
-    It has at least 1,024 words, and its buckets never span cache lines. Raises ``FailureError`` if there is not enough
-    memory.
+    If fewer than 1,024 words would fit, the table has 1,024 words. Its buckets never span cache lines. Raises
+    ``FailureError`` if there is not enough memory.
     """
     bits = max(10, int(megabytes * (1 << 20) / 8).bit_length() - 1)
     try:
@@ -197,15 +208,15 @@ def allocate_table(megabytes: float) -> NDArray[np.uint64]:
 
 
 def bucket_shift(table: NDArray[np.uint64]) -> int:
-    """Return the number of bits by which a hash is shifted to the right to get the number of a bucket."""
+    """Return the number of bits by which a key's hash is shifted to the right to get the index of its bucket."""
     return 64 - (len(table) // BUCKET_WORDS).bit_length() + 1
 
 
 def build_search_record(rules: Rules, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.void]:
-    """Build a ``SEARCH`` record, as an array of one record, from the symmetries of the rules and from ``arrays``.
+    """Build a ``SEARCH`` record (an array of one) that points to the symmetry tables of the rules and to ``arrays``.
 
-    Each field that ``arrays`` names receives the address of its array, so the caller must keep the arrays alive. If
-    ``base`` is not among them, searches use no tablebase.
+    The address of each array is stored in the field that its key names, so the caller must keep the arrays alive.
+    Without a key ``base``, searches use no tablebase.
     """
     tables, search = build_symmetries(rules), np.zeros(1, SEARCH)
     search["permutations"], search["base_pieces"] = len(tables.cells), -1
@@ -224,7 +235,7 @@ PROOFS = np.array([LOST, DRAWN, WON], np.uint64)  # by value + 1
 
 
 class TablebaseIndex(NamedTuple):
-    """An index of the values of boards by their exact keys: see ``build_tablebase_index``."""
+    """An index that maps the exact key of a board to its value: see ``build_tablebase_index``."""
 
     words: NDArray[np.uint64]  # [W], W a power of two: key << 4 | proof bits, in buckets; 0: free
     pieces: int  # on the largest boards in it
@@ -233,9 +244,9 @@ class TablebaseIndex(NamedTuple):
 def build_tablebase_index(keys: NDArray[np.uint64], values: NDArray[np.int8], pieces: int) -> TablebaseIndex:
     """Build the index of ``N`` canonical boards before a gift from their keys (``board_key``) and values.
 
-    ``pieces`` is the number of pieces on the largest of these boards. The index takes 10 to 20 bytes for each board. It
-    must have all boards with up to ``pieces`` pieces, because a missing board is searched each time it is met. Raises
-    ``FailureError`` if there is not enough memory.
+    ``pieces`` is the number of pieces on the largest of these boards. Pass all boards with up to ``pieces`` pieces: no
+    other table is asked about a board of this size, so a missing one is searched anew each time. The index takes 10 to
+    20 bytes for each board. Raises ``FailureError`` if there is not enough memory.
     """
     table = allocate_table(tablebase_index_bytes(len(keys)) / (1 << 20))
     _fill_table(table, keys, values, PROOFS)

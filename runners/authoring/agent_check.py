@@ -72,7 +72,7 @@ def check_agent_and_print(
 ) -> bool:
     """Check an agent for at most ``max_seconds``, print the results, and return whether the agent passed every check.
 
-    ``archive_root`` is the archive that holds the agent's policy, if the agent plays by one; ``config_dir`` is a folder
+    ``archive_root`` is the archive with the agent's policy, if the agent needs a policy; ``config_dir`` is a folder
     with the user's agents and rules. Raises ``RequestError`` if the agent cannot be built or does not play the rules.
     """
     with use_config_dir(config_dir):
@@ -89,7 +89,7 @@ def check_agent_and_print(
 
 
 def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:
-    """Run the checks of ``agents check``, except that of the speed; return a text for each check that the agent fails.
+    """Run all checks of ``agents check`` but the speed check, and return a text for each check that the agent fails.
 
     The function is meant for the agent's own test. ``folder`` is the user's folder, which holds ``agent/NAME.yaml``.
     Raises ``RequestError`` if the agent cannot be built or does not play the rules.
@@ -113,7 +113,7 @@ def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASS
     """Return the cell and the gift that an agent chooses in a position.
 
     The function is meant for the agent's own test. ``position`` is the text of a position; ``seed`` is the seed of this
-    turn. An exception of the agent is passed on.
+    turn. Exceptions that the agent raises are not caught.
     """
     view = Position.parse(position, rules)
     turns = build_player(agent, rules, type(agent).__name__).play(
@@ -127,8 +127,8 @@ def run_checks(
 ) -> Iterator[CheckResult]:
     """Check an agent in games against itself, in games against ``random``, and in rare positions; yield the results.
 
-    There are twenty games against each opponent, but fewer for a slow agent, so that the check ends within
-    ``max_seconds``. With ``with_speed``, the last result tells the agent's speed.
+    The agent plays twenty games against each of the two opponents, or fewer if it is so slow that the checks would take
+    longer than ``max_seconds``. With ``with_speed``, the last result reports the agent's speed.
     """
     spec = RunSpec(rules, (agent, _build_random_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     results, printed = list[CheckResult](), io.StringIO()
@@ -155,7 +155,10 @@ def run_checks(
 
 
 def _format_location_outside_project(error: BaseException) -> str:
-    """Return ", at" and the line of code that raised the error, or an empty text if that line is in this project."""
+    """Return the text ``, at FILE:LINE`` for the line of code that raised the error.
+
+    If that line is in this project, the text is empty.
+    """
     line = describe_author_error_location(error)
     return "" if str(Path(line).absolute()).startswith(PROJECT_FOLDERS) else f", at {line}"
 
@@ -163,10 +166,11 @@ def _format_location_outside_project(error: BaseException) -> str:
 def _run_own_and_game_checks(
     spec: RunSpec, watch: Watchdog, bar: ProgressBar, captured_output: io.StringIO
 ) -> Iterator[CheckResult]:
-    """Run all checks except that of the speed, and yield their results.
+    """Run all checks but the speed check, and yield their results.
 
-    An agent may have a method ``own_checks(rules)``, which returns pairs of a name and a fault, where None means no
-    fault. If the first of these checks fails, its result is the only one, and no game is played.
+    An agent may have checks of its own: a method ``own_checks(rules)`` that returns pairs (name, fault), where None
+    means that the check is passed. If the first of the agent's own checks fails, only its result is yielded, and no
+    game is played.
     """
     own_results = (
         CheckResult(name, fault is None, fault or "kept")
@@ -223,10 +227,10 @@ def _build_watched_engine(spec: RunSpec, watch: Watchdog) -> BatchEngine:
 
 
 def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
-    """Play a pair or two against ``random`` and return how many pairs of each pairing fit into the remaining time.
+    """Play a pair or two against ``random``, and return how many pairs against each opponent the time allows.
 
-    The number is at most ``PAIRS``; if it is smaller, a note is printed. Raises ``TooSlowError`` if there is not even
-    time for one pair.
+    The opponents are the agent itself and ``random``. The number is at most ``PAIRS``; if it is smaller, a note is
+    printed. Raises ``TooSlowError`` if there is not even time for one pair.
     """
     for _ in range(2):  # kernels are compiled the first time
         seconds = engine.play_block(PairRange(RANDOM_PAIRING, 0, 1)).seconds
@@ -245,7 +249,10 @@ def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
 
 
 def _build_random_opponent(agent: AgentSpec) -> AgentSpec:
-    """Build the spec of the agent ``random``, with another label if the checked agent has the label ``random``."""
+    """Build the spec of the agent ``random``.
+
+    If the checked agent has the label ``random`` too, the opponent gets another label.
+    """
     opponent = load_agent("random")
     if opponent.label == agent.label:
         return AgentSpec("random, the opponent", opponent.target, opponent.params)
@@ -321,8 +328,8 @@ def _is_legal(view: Position, cell: int, gift: int) -> bool:
 def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
     """Return whether the agent has taken any turn in the games of the blocks.
 
-    The first turn of a game is only a gift and does not complete a ply. A game that seat 0 wins without any ply
-    therefore shows that seat 0 gave a piece before seat 1 forfeited.
+    The agent has taken one if a ply was completed. If seat 1 forfeits before any ply is complete, seat 0 has still
+    taken the first turn, which is only a gift.
     """
     has_given = not rules.mover_chooses and (blocks[SELF_PAIRING].games.winner == 0).any()
     return bool(has_given or any(block.games.plies.any() for block in blocks))
@@ -334,7 +341,7 @@ def _build_fault_results(
     """Yield the results of the checks for illegal turns, exceptions and late turns.
 
     The faults are those noted in ``guarded``. If the agent has not taken a turn, the check for illegal turns fails,
-    too. ``games`` and ``rare_positions`` are only for the text of a passed check.
+    too. ``games`` and ``rare_positions`` appear only in the text of a passed check.
     """
     illegal = [
         f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults_by_frequency(ILLEGAL)
@@ -355,7 +362,7 @@ def _build_fault_results(
 
 
 def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
-    """Describe the first difference between two series of blocks that should be equal; return None if they are."""
+    """Describe the first difference between two series of blocks, or return None if they are equal."""
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == SELF_PAIRING else "random"
         for game in range(len(block.games.plies)):
@@ -379,8 +386,8 @@ def _format_plies_and_ending(games: Games, game: int) -> list[str]:
 def _build_prints_result(printed_text: str, logged_text: str) -> CheckResult:
     """Build the result of the check that the agent prints nothing.
 
-    ``printed_text`` makes the check fail. ``logged_text`` is what the agent's subprocess printed: it goes to the log of
-    a run, so it is reported but not a fault.
+    The check fails if ``printed_text`` is not empty. ``logged_text`` is what the agent's subprocess printed. In a run
+    it would go to the log, so it is reported but is no fault.
     """
     lines, logged_lines = printed_text.splitlines(), logged_text.splitlines()
     if lines:
@@ -422,9 +429,10 @@ POSITIONS_PER_KIND = 2  # positions of each other kind, for each number of piece
 def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:
     """Return the empty board and a random sample of positions that games rarely reach.
 
-    These are boards on which no gift or only one gift is safe, and positions with one or two pieces left. Where the
-    mover chooses the piece, safe gifts do not matter, and such boards are left out. Some of these positions may be
-    missing under rules in which random games hardly ever reach them.
+    The rare positions are those in which at most one gift is safe after some placement, and those with one or two
+    pieces left. Under rules by which the mover chooses the piece, only those of the second kind are sampled, because
+    safe gifts do not matter. Under rules in which random games hardly ever reach a kind, positions of this kind may be
+    missing.
     """
     positions = [EMPTY]
     for ply, view in enumerate(_sample_unfinished_positions_by_ply(rules, np.random.default_rng(seed))):
@@ -440,9 +448,9 @@ def sample_rare_positions(rules: Rules, seed: int) -> list[PackedPosition]:
 
 
 def _sample_unfinished_positions_by_ply(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
-    """Play random games in which no line is finished, and yield the positions of all games before each ply.
+    """Play random games that avoid finishing a line, and yield the positions of all remaining games before each ply.
 
-    A game is dropped once every placement would finish a line.
+    A game is dropped when every placement would finish a line.
     """
     view = BatchView(Batch.from_positions([EMPTY] * RANDOM_GAMES), rules)
     for _ in range(CELLS):

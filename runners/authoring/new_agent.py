@@ -25,10 +25,10 @@ TEMPLATE_CLASS = re.compile(rf"({'|'.join(map(str.title, INTERFACES))})?Template
 
 
 def create_and_describe_agent_files(name: str, interface: str, folder: Path) -> dict[Path, str]:
-    """Write the module, the yaml and the test of a new agent into a folder; return a description of each file by path.
+    """Write the module, the yaml and the test of a new agent into a folder.
 
-    Raises ``RequestError`` if no new agent can have the name or if one of the files exists; nothing is then written.
-    Raises ``FailureError`` if a file cannot be written.
+    Returns a description of each file, keyed by its path. Raises ``RequestError`` if ``name`` is not allowed or if one
+    of the files exists; nothing is then written. Raises ``FailureError`` if a file cannot be written.
     """
     if interface not in INTERFACES:
         raise RequestError(f"--interface {interface} does not exist{suggest_valid_names(interface, INTERFACES)}")
@@ -57,7 +57,7 @@ def create_and_describe_agent_files(name: str, interface: str, folder: Path) -> 
 
 
 def _check_name(name: str) -> None:
-    """Raise ``RequestError`` if no new agent can have the name.
+    """Raise ``RequestError`` if ``name`` cannot be the name of a new agent.
 
     The name must be valid for a Python module, be read as text by YAML and on the command line, and not be the name of
     an agent.
@@ -80,5 +80,5 @@ def _is_parsed_as_other_type(name: str) -> bool:
 
 
 def format_class_name(name: str) -> str:
-    """Convert the name of an agent to the name of its class, as in ``corner_first`` to ``CornerFirst``."""
+    """Convert an agent's name to the name of its class, for example ``corner_first`` to ``CornerFirst``."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -25,8 +25,8 @@ MAX_NOTES = 3  # notes on slow turns
 class Watchdog:
     """A context that limits the main thread's work to ``seconds``, and prints notes on slow turns of the agent.
 
-    At the limit, the main thread receives a ``KeyboardInterrupt``, and ``end_reason`` says in which position the agent
-    was thinking. An endless turn in Python or in another process can be ended in no other way.
+    At the limit, the main thread receives a ``KeyboardInterrupt``, and ``end_reason`` names the position in which the
+    agent was thinking. Only such an interrupt can end an endless turn, whether it runs in Python or in another process.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -72,7 +72,10 @@ class Watchdog:
             engine.replace_player(0, WatchedPlayer(engine.guarded_agents[0].fork_player(), alone, self))
 
     def note_turn_and_start_slow_timer(self, batch: Batch) -> threading.Timer:
-        """Note that a turn has begun, and return a running timer that prints a note unless it is cancelled first."""
+        """Record that a turn has begun, and return a running timer.
+
+        The timer prints a note that the turn is slow, unless the caller cancels it first.
+        """
         self._current_turn = time.monotonic(), batch
         timer = threading.Timer(SLOW_SECONDS, self._print_slow_note, [batch.copy()])
         timer.daemon = True
@@ -80,11 +83,11 @@ class Watchdog:
         return timer
 
     def clear_current_turn(self) -> None:
-        """Note that no turn is under way any more. The caller cancels the turn's timer."""
+        """Record that no turn is in progress any more. The caller must cancel the turn's timer."""
         self._current_turn = None
 
     def _print_slow_note(self, batch: Batch) -> None:
-        """Print that the agent has not answered in these positions, unless ``MAX_NOTES`` notes have been printed."""
+        """Print that the agent has not answered yet in these positions. After ``MAX_NOTES`` notes, print nothing."""
         if self._notes:
             self._notes -= 1
             self.print_to_screen(
@@ -122,7 +125,8 @@ class WatchedPlayer(BatchPlayer):
     def __init__(self, player: BatchPlayer, one_position_at_a_time: bool, watchdog: Watchdog) -> None:
         """Wrap ``player``.
 
-        With ``one_position_at_a_time``, the player plays single positions, so that a note can name the slow one.
+        With ``one_position_at_a_time``, the player receives one position per call, so that a note can name the position
+        in which it is slow.
         """
         self._player, self._watch = player, watchdog
         self.one_position_at_a_time, self.game_words = (

@@ -112,8 +112,8 @@ def _measure_spilling(root: Path) -> Figures:
 def _measure_policy(archive_root: Path, kind: str, games: int) -> Figures:
     """Measure the seconds and the peak memory of a process that derives a policy of ``kind`` from all games.
 
-    ``games`` is the number of these games. The seconds include the start of the process. The policy goes into a second
-    archive, whose files are hard links to the files of the first archive, so that the first archive stays as it is.
+    ``games`` is the number of games in the archive. The seconds include the start of the process. So that the archive
+    stays as it is, the policy is stored in a second archive, whose files are hard links to those of the first.
     """
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"

@@ -65,7 +65,7 @@ STARTUP_COMMANDS = {
 def bench_games_training_and_startup(quick: bool = False) -> Figures:
     """Measure playing, writing, searching, training and start-up, and return the figures as nested dictionaries.
 
-    With ``quick``, a tenth of the games is played, and most figures are measured once.
+    With ``quick``, only a tenth of the games is played, and most measurements are not repeated.
     """
     scale, rounds = (10, 1) if quick else (1, ROUNDS)
     for _ in time_warm_up_steps():  # so that compiling is not measured
@@ -96,7 +96,10 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 
 
 def build_bench_table(figures: Figures) -> Table:
-    """Build a table with a row for each figure. Its name is the keys that lead to the figure, joined by dots."""
+    """Build a table with a row for each figure.
+
+    The name of a figure consists of the keys that lead to it, joined by dots.
+    """
     values_by_name = dict(flatten_settings(figures))
     texts = [format_figure(value) for value in values_by_name.values()]
     return build_escaped_table(
@@ -120,7 +123,7 @@ def choose_ram_disk_or_temporary_folder() -> Path:
     """Return the folder in which writing is measured: the RAM disk if it has room, otherwise the temporary folder.
 
     The RAM disk is preferred because other disks are slower than the program and, on a server, shared with others. If
-    ``TMPDIR`` is set, the temporary folder is used.
+    ``TMPDIR`` is set, however, the temporary folder is always used.
     """
     if (
         "TMPDIR" not in os.environ
@@ -132,9 +135,9 @@ def choose_ram_disk_or_temporary_folder() -> Path:
 
 
 def build_yardstick(folder: Path) -> Yardstick | None:
-    """Return a function that times random games played in plain C, or None if there is no C compiler.
+    """Compile a C program that plays random games, and return a function that times it.
 
-    The program is compiled into ``folder``.
+    The program is compiled into ``folder``. Returns None if there is no C compiler.
     """
     program = compile_program("yardstick.c", folder)
     if program is None:
@@ -148,10 +151,11 @@ def build_yardstick(folder: Path) -> Yardstick | None:
 
 
 def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yardstick: Yardstick | None) -> Figures:
-    """Measure how fast games are played (``simulate``), written from memory, and both played and written.
+    """Measure how fast games are played, how fast games in memory are written, and how fast both are done together.
 
-    Each speed, in games a second, is measured on one thread and on all cores alternately, and the fastest of ``rounds``
-    rounds is returned. If ``yardstick`` is given, it is timed in the same rounds.
+    In each of ``rounds`` rounds, every speed is measured on one thread and then on all cores, and ``yardstick``, if
+    given, is timed too. The highest speeds of all rounds count, in games a second. The speed of playing is called
+    ``simulate``.
     """
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play_in_any_order(_list_pair_ranges(SHARD_GAMES), cores))
@@ -181,7 +185,10 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
 
 
 def _list_pair_ranges(games: int) -> Iterator[PairRange]:
-    """Yield the first ``games`` games of pairing 0 as ranges of pairs, each as large as a block may be."""
+    """Yield ranges of pairs of pairing 0 that together hold the first ``games`` games.
+
+    Each range but the last is as large as a block may be.
+    """
     for first in range(0, games // 2, MAX_BLOCK_PAIRS):
         yield PairRange(0, first, min(MAX_BLOCK_PAIRS, games // 2 - first))
 
@@ -211,7 +218,10 @@ def _build_speeds_and_ratios(best_speeds: dict[tuple[str, int], float], threads:
 
 
 def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folder: Path, threads: int) -> float:
-    """Return the seconds to encode, write and delete ``file_count`` files of each table, all with the same games."""
+    """Return the seconds to encode, write and delete ``file_count`` files of games and as many files of plies.
+
+    All files hold the same games.
+    """
 
     def encode_write_and_delete_tables(number: int) -> None:
         for table, name in zip(
@@ -230,7 +240,7 @@ def _time_writing(blocks: Sequence[Block], spec: RunSpec, file_count: int, folde
 
 
 def _measure_stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Figures:
-    """Measure each stage of producing a file of games: its milliseconds of processor time, and its share of their sum.
+    """Measure each stage of producing a file of games: milliseconds of processor time, and the share of the total.
 
     All stages run on one thread.
     """
@@ -269,9 +279,10 @@ def _build_spec_against_random(agent: str) -> RunSpec:
 
 
 def _measure_agent_against_random(name: str, seconds: float) -> Figures:
-    """Play an agent against ``random`` for about ``seconds`` seconds, and return the games a second and the rules.
+    """Let an agent play against ``random`` for about ``seconds`` seconds, and return how fast the games were.
 
-    The games are not stored.
+    Returns the number of games a second and the name of the rules, which are those that the agent plays. The games are
+    not stored.
     """
     rules = choose_rules_name(load_agent(name))
     engine = build_engine(replace(_build_spec_against_random(name), rules=load_rules(rules)))
@@ -292,8 +303,9 @@ def _measure_agent_against_random(name: str, seconds: float) -> Figures:
 def measure_search(yardstick: Yardstick | None, rounds: int, turns: int) -> Figures:
     """Measure how many turns a second ``mcts`` takes on one thread.
 
-    The board is empty, and each piece is in hand equally often. An iteration plays one game to its end, so the number
-    of iterations a second is compared with the games a second of the C program, timed on one thread in the same rounds.
+    Each of the ``turns`` turns starts from an empty board, with one piece after the other in hand. An iteration of
+    ``mcts`` plays one game to its end, so the number of iterations a second is compared with the games a second that
+    ``yardstick`` reaches on one thread in the same rounds.
     """
     hands = [number % PIECES for number in range(turns)]
     batch = Batch.from_positions([PackedPosition(0, 0, ALL_PIECES & ~(1 << hand), hand, NONE) for hand in hands])
@@ -340,10 +352,11 @@ def _measure_run(games: int, folder: Path) -> Figures:
 
 
 def measure_startup_against_imports(folder: Path, rounds: int) -> Figures:
-    """Measure the fastest wall time of each command in its own process, and its ratio to that of ``IMPORTS_PROGRAM``.
+    """Measure the wall time of each command of ``STARTUP_COMMANDS``, and its ratio to that of ``IMPORTS_PROGRAM``.
 
-    The commands alternate, so that a disturbance of the machine affects all of them. They run in ``folder``. From the
-    second round on, this folder already has the archive that the command ``run_of_two_games`` writes.
+    Each command runs in its own process, and the fastest of ``rounds`` rounds counts. The commands alternate, so that
+    other load on the machine affects all of them alike. They run in ``folder``. From the second round on, this folder
+    already has the archive that the command ``run_of_two_games`` writes.
     """
     imports: list[float] = []
     seconds: dict[str, list[float]] = {name: [] for name in STARTUP_COMMANDS}

@@ -79,7 +79,7 @@ NARROW_COLUMNS = (
 
 @dataclass(frozen=True)
 class PairingOptions:
-    """The options that all pairings share."""
+    """The options that all pairings of a reproduction share, such as the number of games and the archive."""
 
     games: int  # games of each pairing
     seed: int
@@ -102,11 +102,11 @@ class TrainingResult:
 def train_if_missing(
     overrides: str, storage: ArchiveOptions, command: str, stop: threading.Event, progress: Progress | None
 ) -> TrainingResult | None:
-    """Carry out a training as ``qarena train`` does if the archive lacks its policy, and return its result.
+    """Carry out a training, as ``qarena train`` does, unless the archive has its policy already; return its result.
 
     ``overrides`` are the overrides of the training, separated by spaces, and ``command`` is the command that asked for
-    it. Returns None if the training was stopped. Raises the errors of a training; an invalid request is refused before
-    any game is played.
+    it. Returns None if the training was stopped. Raises whatever the training raises; an invalid request is refused
+    before any game is played.
     """
     request = _build_training_request(overrides.split(), storage, command)
     archive = ArchiveStore.open(storage.root, create=True)
@@ -129,7 +129,7 @@ def _build_training_request(overrides: list[str], storage: ArchiveOptions, comma
 
 
 def _find_trained_card(request: TrainingRequest, archive: ArchiveStore) -> PolicyCard | None:
-    """Return the card of the policy that the same training by the same code made, or None if the archive lacks it."""
+    """Return the card of the policy that an identical training with the current code has made, or None."""
     card = policy_store.find_by_name(archive, request.policy)
     is_same = (
         card is not None
@@ -165,16 +165,19 @@ class PairingKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two players of a published figure, in the variant ``TEXT`` or ``CODE``."""
+    """One of the two players behind a published win rate, as one of our agents.
+
+    In the variant ``TEXT`` the agent follows the study's text; in the variant ``CODE`` it follows the study's program.
+    """
 
     label: str  # without the policy that a training makes
     trainer: str  # overrides of ``qarena train`` that make the policy; "" if the player needs none
 
 
 def find_sides_unless_same_as_text(figure: PublishedRate, variant: str) -> tuple[Side, Side] | None:
-    """Return the player and the opponent of a figure in a variant, ``TEXT`` or ``CODE``.
+    """Return the player and the opponent of a published win rate, as ``variant`` (``TEXT`` or ``CODE``) describes them.
 
-    Returns None for the variant ``CODE`` if both players are the same as in the variant ``TEXT``.
+    Returns None if ``variant`` is ``CODE`` and both players are the same as in ``TEXT``.
     """
     implementations = [
         find_implementation_or_last_version(label, figure.version) for label in (figure.player, figure.opponent)
@@ -195,7 +198,7 @@ def _build_side(label: str, implementation: Implementation | None, variant: str)
 
 
 def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
-    """Return the overrides of ``qarena train`` for each training that the figures need, without repetitions."""
+    """List the trainings that the figures need, each once: a text with its overrides of ``qarena train``."""
     sides_of_figures = (
         find_sides_unless_same_as_text(figure, variant) or () for figure in figures for variant in (TEXT, CODE)
     )
@@ -204,7 +207,7 @@ def list_training_overrides(figures: Sequence[PublishedRate]) -> list[str]:
 
 @dataclass
 class Pairings:
-    """The runs that a list of published figures needs, one for each pairing, with their results."""
+    """The runs that a list of published win rates needs. There is one run, with its results, for each pairing."""
 
     settings: PairingOptions
     training_results: Mapping[str, TrainingResult]  # by the training's overrides
@@ -224,7 +227,7 @@ class Pairings:
 
     @property
     def missing_game_count(self) -> int:
-        """The number of games that the archive lacks."""
+        """The number of games of these runs that are not in the archive yet."""
         return sum(experiment.count_missing_games(self.settings.games) for experiment in self.experiments.values())
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
@@ -245,9 +248,10 @@ class Pairings:
         return count
 
     def compare_figure(self, figure: PublishedRate) -> ComparedRate:
-        """Return a published figure together with the rates that our agents reached in its variants.
+        """Return a published win rate together with the rates that our agents reached in its place.
 
-        The rate of a variant without games is None.
+        There are two rates of our agents, for the variants ``TEXT`` and ``CODE`` of the figure. A rate is None if no
+        games of its variant were played.
         """
         return ComparedRate(figure, self._measure_figure(figure, TEXT), self._measure_figure(figure, CODE))
 
@@ -271,7 +275,7 @@ class Pairings:
         return build_measured_rate(figure, result.learner, result.opponent, result.results) if result else None
 
     def _find_agents(self, figure: PublishedRate, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
-        """Return the agents of the player and the opponent of a figure in a variant.
+        """Return the agents that stand for the player and the opponent of ``figure`` in ``variant``.
 
         Returns None if ``find_sides_unless_same_as_text`` does, or if a training that one of the agents needs has not
         been carried out.
@@ -294,7 +298,7 @@ class Pairings:
 
 
 class _SharedProgress:
-    """The progress of several runs, shown as one count."""
+    """The progress of several runs, shown as one count of games."""
 
     def __init__(self, progress: Progress) -> None:
         self.report_turns, self.advance = progress.report_turns, progress.advance
@@ -311,7 +315,10 @@ def add_policy_to_label(label: str, policy: str | None) -> str:
 
 
 def _sort_agents(agents: tuple[AgentSpec, AgentSpec]) -> tuple[AgentSpec, AgentSpec]:
-    """Sort two agents by label, so that figures that name a pairing's agents in different orders share a run."""
+    """Sort two agents by label.
+
+    Figures that name the same two agents in different orders thus share a run.
+    """
     first, second = agents
     return (first, second) if first.label <= second.label else (second, first)
 
@@ -393,9 +400,10 @@ def reproduce(request: ReproduceRequest) -> int:
 
 
 def _run_trainings(request: ReproduceRequest, stop: threading.Event) -> dict[str, TrainingResult]:
-    """Carry out the missing trainings that the figures need, and return the results of all these trainings.
+    """Carry out the trainings that the figures need and the archive lacks.
 
-    The result is a dictionary from overrides to results. If ``stop`` is set, some of the results are missing.
+    Returns the results of all trainings that the figures need, keyed by overrides. If ``stop`` is set, some of the
+    results are missing.
     """
     settings, results = request.settings, {}
     for training in list_training_overrides(request.figures):
@@ -428,7 +436,7 @@ def print_reproduction(reproduction: Reproduction) -> None:
 
 
 def _describe_origin(settings: PairingOptions) -> str:
-    """Return a sentence with the command and the options from which a report was made."""
+    """Return a sentence that names the command and the options that produced a report."""
     return (
         f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): "
         f"{format_count_with_noun(settings.games, 'game')} of each "

@@ -38,10 +38,10 @@ PROOF_MEGABYTES = 256.0
 def bench_solver_oracle_and_annotation(quick: bool = False) -> Figures:
     """Measure the solver, the oracle and annotation, and return the figures as nested dictionaries.
 
-    With ``quick``, a tenth of the positions is solved, and the classic game is not solved from the empty board.
-    Positions with the same number of pieces share a table that is empty at first. Milliseconds are processor time, so
-    that other work on the machine does not affect them. Raises ``FailureError`` if the C++ program finds values that
-    differ from the solver's.
+    With ``quick``, a tenth of the positions is solved, and the classic game is not solved from the empty board. All
+    positions with the same number of pieces are solved with one table of values, which is empty at first. Milliseconds
+    are processor time, so that other work on the machine does not affect them. Raises ``FailureError`` if the
+    yardstick, a solver in C++, finds other values than our solver.
     """
     figures: Figures = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
@@ -60,9 +60,9 @@ def bench_solver_oracle_and_annotation(quick: bool = False) -> Figures:
 
 
 def sample_positions_with_safe_hand(pieces: int, count: int) -> list[PackedPosition]:
-    """Return ``count`` random live positions with ``pieces`` pieces on the board and a safe piece in hand.
+    """Return ``count`` random positions with ``pieces`` pieces on the board and a safe piece in hand.
 
-    The positions are the same at every call.
+    Nobody has finished a line in any of them. Every call returns the same positions.
     """
     generator = random.Random(pieces)
     positions: list[PackedPosition] = []
@@ -94,7 +94,10 @@ def _measure_pieces(pieces: int, count: int, program: Path | None) -> Figures:
 
 
 def _measure_one_and_two_threads(positions: Sequence[PackedPosition]) -> Figures:
-    """Measure the positions solved a second on one thread and, alternately, on two threads that share a table."""
+    """Measure how many positions are solved a second on one thread and on two threads that share a table.
+
+    The two measurements alternate, and the highest speeds count.
+    """
 
     def measure_speed(threads: int) -> float:
         solver = Solver(CLASSIC, MEGABYTES)
@@ -118,7 +121,7 @@ class YardstickResult(NamedTuple):
 
 
 def run_yardstick(program: Path, positions: Sequence[PackedPosition]) -> YardstickResult:
-    """Solve positions with the C++ program at the path ``program``, and return the values and the time."""
+    """Solve positions with the yardstick, the compiled C++ solver at the path ``program``; return values and time."""
     lines = "".join(
         f"{position.lanes} {position.occupied} {position.available} {position.hand}\n" for position in positions
     )
@@ -149,9 +152,9 @@ def measure_oracle(quick: bool = False) -> Figures:
 def measure_annotation(folder: Path, threads: int, quick: bool = False) -> Figures:
     """Measure how many decisions a second are annotated in whole games between four agents.
 
-    Each figure is measured in an archive of its own. For the first figure, only boards with up to five pieces are
-    looked up in the tablebase; for the second, all boards that it has. The figure ``choices`` includes the time to
-    count the choices that keep the value.
+    Each figure is measured in an archive of its own. For the figure of five pieces, only boards with up to five pieces
+    are looked up in the tablebase; for the figure of the largest number of pieces, all boards that the tablebase has.
+    For a third figure, ``choices``, annotation also counts the choices that keep the value.
     """
     games = GAMES // (50 if quick else 1)
     tablebase = find_largest_tablebase(CLASSIC)

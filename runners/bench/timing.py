@@ -70,9 +70,9 @@ def time_fastest(measure: Callable[[], object], rounds: int) -> float:
 
 
 def compile_program(source: str, folder: Path) -> Path | None:
-    """Compile a C or C++ source beside this file into ``folder``, and return the path of the program.
+    """Compile the C or C++ source file ``source``, which is beside this module, and return the path of the program.
 
-    Returns None if there is no compiler.
+    The program is written to ``folder``. Returns None if there is no compiler.
     """
     commands, flag = COMPILERS[Path(source).suffix]
     compiler = next(filter(None, map(shutil.which, commands)), None)

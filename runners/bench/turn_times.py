@@ -72,7 +72,7 @@ class TurnTimes:
     samples: Mapping[int, NDArray[np.float64]]  # by pieces on the board: [positions] microseconds
 
     def compute_summaries(self) -> dict[int, dict[str, float]]:
-        """Compute the minimum, quartiles, mean and maximum of the times, by number of pieces on the board.
+        """Compute the minimum, quartiles, mean and maximum of the times for each number of pieces on the board.
 
         The figures are in microseconds.
         """
@@ -97,8 +97,9 @@ class TurnTimes:
 def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
     """Measure and print the times of an agent's turns, and return the exit code.
 
-    If ``file`` is given, the times are also written to it as JSON; if it is the standard output, they are not printed.
-    Without ``rules``, the rules are ``classic`` or, if the agent does not play these, ``own_piece``.
+    If ``file`` is given, the times are also written to that file as JSON. If ``file`` is the standard output (``-``),
+    only the JSON is written. Without ``rules``, the rules are ``classic`` or, if the agent does not play these,
+    ``own_piece``.
     """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))
@@ -129,9 +130,9 @@ def measure_turn_times(
 ) -> TurnTimes:
     """Time an agent's turns in up to ``positions`` positions for each number of pieces on the board, 0 to 15.
 
-    The positions are from random games in which no line is finished yet, with a piece in hand if the opponent chooses
-    the piece. Setting ``stop`` ends the measurement early. Raises ``RequestError`` if the agent does not play these
-    rules, or if a number is out of range.
+    The positions are taken from random games before a line is finished. They have a piece in hand, unless the mover
+    chooses the piece. Setting ``stop`` ends the measurement early. Raises ``RequestError`` if the agent does not play
+    these rules, or if a number is out of range.
     """
     for name, value, minimum, maximum in (("positions", positions, 1, MAX_POSITIONS), ("seed", seed, 0, MAX_SEED)):
         if not minimum <= value <= maximum:
@@ -158,9 +159,10 @@ def measure_turn_times(
 
 
 class MeasuringStep(NamedTuple):
-    """A step of the measurement, which continues a row of positions up to but not including the index ``end``.
+    """A step of the measurement, which times further positions of one row, up to but not including the index ``end``.
 
-    A row has the positions with the same number of pieces on the board.
+    A row is all positions with the same number of pieces on the board. The step begins where the previous step of the
+    row ended.
     """
 
     pieces: int  # on the board in each position of the row
@@ -168,10 +170,10 @@ class MeasuringStep(NamedTuple):
 
 
 def _list_measuring_steps_in_turn(counts: Mapping[int, int]) -> Iterator[MeasuringStep]:
-    """Yield the steps of the measurement, which visit the rows of positions alternately.
+    """Yield the steps of the measurement, which cycle through the rows of positions.
 
-    ``counts`` has the number of positions in each row, by number of pieces on the board. As the rows alternate, a
-    disturbance of the machine affects all of them.
+    Other load on the machine thus affects all rows alike. ``counts`` has the number of positions in each row, by the
+    number of pieces on the board.
     """
     for share in SHARES:
         for pieces, count in counts.items():
@@ -181,8 +183,8 @@ def _list_measuring_steps_in_turn(counts: Mapping[int, int]) -> Iterator[Measuri
 def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[PackedPosition]]:
     """Return up to ``count`` positions from random games for each number of pieces on the board.
 
-    Each position was followed by a placement in its game. A number of pieces that random games hardly ever reach has
-    fewer positions, and a number that they do not reach is missing.
+    No position is the end of its game. A number of pieces that random games hardly ever reach has fewer positions, and
+    a number that they do not reach is missing.
     """
     engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     positions_by_pieces: dict[int, list[PackedPosition]] = {pieces: [] for pieces in range(CELLS)}
@@ -199,7 +201,10 @@ def sample_random_positions(rules: Rules, count: int, seed: int) -> dict[int, li
 
 @inline_function
 def read_clock(timespec: Any) -> int:
-    """Return the nanoseconds of the monotonic clock, and overwrite the scratch array ``timespec`` [2] int64."""
+    """Return the monotonic clock in nanoseconds.
+
+    ``timespec`` [2] int64 is a scratch array, which receives the seconds and nanoseconds from the system.
+    """
     clock_gettime(CLOCK, timespec.ctypes.data)
     return int64(timespec[0] * NANOSECONDS_PER_SECOND + timespec[1])
 
@@ -222,9 +227,10 @@ def time_repeated_turns(
 def fill_turn_nanoseconds(
     turn: TurnKernel, agent: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
 ) -> None:
-    """Write the nanoseconds of a turn in each position into ``nanoseconds`` [B].
+    """Let the agent take its turn in each position, and write the duration of a turn into ``nanoseconds`` [B].
 
-    ``timespec`` [2] int64 is a scratch array.
+    A short turn is repeated and its mean duration is written, unless the agent has a memory. ``timespec`` [2] int64 is
+    a scratch array.
     """
     for i in range(nanoseconds.shape[0]):
         position = PackedPosition(

@@ -58,11 +58,12 @@ class StepTime(NamedTuple):
 
 
 def time_warm_up_steps() -> Iterator[StepTime]:
-    """Play every agent into a temporary archive, use the archive, and yield the time of each step.
+    """Let every agent play, with a temporary archive for the games, use that archive, and yield the time of each step.
 
-    Two processes share the steps, because numba compiles one kernel at a time in a process. One process plays the
-    agents; the other one solves positions and works on an archive. Both take about as long, and they share few kernels.
-    At the end a marker is left, which ``are_all_kernels_compiled`` finds.
+    The steps are divided between two processes, because numba compiles only one kernel at a time in each process. In
+    one process the agents play; the other one solves positions and works on an archive. Both take about as long, and
+    they share few kernels. Finally a marker is written, by which ``are_all_kernels_compiled`` knows that the warm-up is
+    complete.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         executor = Processes()
@@ -85,7 +86,7 @@ def count_warm_up_steps() -> int:
 
 
 def are_all_kernels_compiled() -> bool:
-    """Return whether ``time_warm_up_steps`` has once compiled all kernels of these sources for this processor."""
+    """Return whether ``time_warm_up_steps`` has already compiled all kernels of these sources for this processor."""
     return _build_marker_path().exists()
 
 
@@ -97,7 +98,10 @@ def _build_marker_path() -> Path:
 
 
 def list_player_steps(root: Path) -> list[WarmUpStep]:
-    """List the steps of the first process: play the agents that do not solve positions into the archive at ``root``."""
+    """List the steps of the first process.
+
+    In these steps the agents that do not solve positions play, and their games are stored in the archive at ``root``.
+    """
     names = ((number, name) for number, name in enumerate(list_options("agent")) if name not in ARCHIVE_AGENTS)
     return [
         *((name, partial(play_agent_against_itself, name, number, root)) for number, name in names),
@@ -121,7 +125,10 @@ def list_archive_steps(root: Path) -> list[WarmUpStep]:
 
 @dataclass(frozen=True)
 class WarmUpTask(Task[None, list[StepTime]]):
-    """The task of the second process, as one chunk, with an archive in the folder ``root``."""
+    """The task of the second warm-up process, which carries out all its steps as one chunk.
+
+    The archive of these steps is in the folder ``root``.
+    """
 
     root: str
 
@@ -138,13 +145,16 @@ def time_step(name: str, step: Callable[[], object]) -> StepTime:
 
 
 def play_agent_against_itself(name: str, seed: int, root: Path) -> None:
-    """Play two games of an agent against itself, with two imposed plies, into the archive at ``root``."""
+    """Play two games of an agent against itself, and store them in the archive at ``root``.
+
+    Their opening has two imposed plies.
+    """
     agent = load_agent(name)
     play_games(RunSpec(load_rules(choose_rules_name(agent)), (agent, agent), ((0, 1),), seed, 2), root)
 
 
 def play_python_agents(root: Path) -> None:
-    """Play agents written in Python, so that the kernels behind ``Position`` and ``BatchView`` are compiled."""
+    """Let agents written in Python play, so that the kernels behind ``Position`` and ``BatchView`` are compiled."""
     agents = tuple(
         AgentSpec(interface, f"runners.authoring.templates.{interface}.{interface.title()}Template", {}, trusted=True)
         for interface in ("choose", "play")
@@ -205,7 +215,7 @@ def verify_archive_ignoring_problems(root: Path) -> None:
 
 
 def play_session_with_hints() -> None:
-    """Begin a person's game against an agent, and ask for a hint on the placement and on the gift."""
+    """Begin a game of a person against an agent, and ask for hints for a placement and for a gift."""
     rules, agent = load_rules("classic"), load_agent("random")
     session = Session(
         rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run_stream_key=1, game_number=0)

@@ -31,7 +31,8 @@ def annotate(
         archive: The archive, its folder or its URL.
         run: Runs, by their ids or by results about one run; none means all runs.
         where: A condition on the view ``games``; every file with a game that meets the condition is judged as a whole.
-        choices: Whether to count the choices that keep the value, too, which takes longer.
+        choices: Whether to count also, for each decision, the choices that would have kept the value. This takes
+            longer.
         threads: The number of threads; None means one for each core.
 
     Returns:
@@ -78,8 +79,8 @@ def index(archive: Location = DEFAULT_ARCHIVE) -> None:
     """Index the positions of all games that are not indexed yet.
 
     The view ``positions`` needs this index, and questions about openings are faster with it. ``qarena sql`` indexes
-    positions when necessary, but a question from Python never writes to the archive. An archive that is already open
-    sees the index after ``refresh``.
+    positions when necessary, but a query from Python never writes to the archive. An ``Archive`` that is already open
+    uses the new index only after ``refresh``.
 
     Args:
         archive: The archive, its folder or its URL.

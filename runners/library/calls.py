@@ -27,9 +27,9 @@ LIST_KEYS = ("agents",)  # keys whose value is a list
 
 @contextmanager
 def take_turn() -> Iterator[None]:
-    """Wait until no call of another thread runs, and keep such calls waiting while the context is open.
+    """Wait until no other thread is inside this context, so that the library's calls run one at a time.
 
-    Inside the context, Ctrl-C asks the call to stop and never ends the process.
+    Inside the context, Ctrl-C only asks the running call to stop; it does not end the process.
     """
     from runners.hosting.interruption import prevent_exit_on_signals
 
@@ -117,7 +117,7 @@ class Call(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The equivalent command line, as it stands in records."""
+        """The equivalent command line, as it is stored in the records of runs."""
         from runners.terminal.console import format_shell_line
 
         options = [] if self.archive is None else ["--archive", self.archive]
@@ -133,7 +133,7 @@ class Call(NamedTuple):
 
     @contextmanager
     def take_turn_with_config_folders(self, arguments: CommandArguments, schema: type[Any]) -> Iterator[None]:
-        """Wait for this call's turn, and add the user's folders to the places of yamls and agents inside the context.
+        """Wait until no other call runs. Inside the context, yamls and agents are also looked up in the user's folders.
 
         ``arguments`` are the parsed words, and ``schema`` is the configuration's class.
         """
@@ -152,9 +152,9 @@ class Call(NamedTuple):
 
     @contextmanager
     def compose(self, schema: type[Any]) -> Iterator[DictConfig]:
-        """Wait for this call's turn, and yield its checked configuration.
+        """Wait until no other call runs, and yield this call's checked configuration.
 
-        Inside the context, it remains this call's turn, and yamls and agents in the user's folders are found. Raises
+        Until the context ends, other calls wait, and yamls and agents in the user's folders are found. Raises
         ``RequestError`` for words that the command would refuse.
         """
         from runners.config.composing import compose_single_request, initialize_hydra
@@ -173,7 +173,7 @@ def build_call(
     archive: Location | None,
     config_dir: str | Path | Sequence[str | Path],
 ) -> Call:
-    """Build the call of a command, such as ``policy build``, whose yaml is ``policy_build``.
+    """Build the call of ``command``, which also gives its yaml the name: that of ``policy build`` is ``policy_build``.
 
     Raises ``RequestError`` if a word is an object, because only ``runners.run`` takes objects in place of labels.
     """

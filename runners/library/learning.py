@@ -33,8 +33,8 @@ def train(
 ) -> Result:
     """Learn from games and store a policy, as ``qarena train`` does, and return the policy's learning curve.
 
-    Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``. After Ctrl-C,
-    ``KeyboardInterrupt`` is raised; the same call continues the training if the trainer can continue.
+    An agent can use the policy by its name or id: ``run(f"policy(policy={result.policy_id})", "random")``. After
+    Ctrl-C, ``KeyboardInterrupt`` is raised; the same call continues the training if the trainer can continue.
 
     Args:
         archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
@@ -96,15 +96,15 @@ def build_policy(
 ) -> Result:
     """Derive a policy from logged games and store it, as ``qarena policy build`` does; return its row in ``policies``.
 
-    Agents play by the policy's name or id: ``run(f"policy(policy={result.policy_id})", "random")``.
+    An agent can use the policy by its name or id: ``run(f"policy(policy={result.policy_id})", "random")``.
 
     Args:
         kind: A kind of policy in ``conf/kind``, such as ``"gift"``.
         archive: The archive, its folder or its URL. Default: ``QARENA_ARCHIVE``, else ``data/archive``.
         overrides: Settings as the command line takes them, such as ``"kind.least=2"``.
         config_dir: A folder, or several, with yamls of your own.
-        settings: Those settings of the command whose keys have no dot: ``name``, the policy's name, and ``where``, a
-            condition on the view ``games``.
+        settings: Settings of the command whose keys have no dot: ``name`` (the policy's name) and ``where`` (a
+            condition on the view ``games``).
 
     Returns:
         The policy's row in the view ``policies``. ``policy_id`` is the policy's id.
@@ -135,7 +135,7 @@ def build_policy(
 
 
 def rebuild_policy(policy: str, archive: Location = DEFAULT_ARCHIVE, *, threads: int | None = None) -> Result:
-    """Learn a policy again from the same games, as ``qarena policy rebuild`` does, and return the differences.
+    """Learn a policy again from the same games, as ``qarena policy rebuild`` does, and compare it with the stored one.
 
     Args:
         policy: The policy's name or id.
@@ -143,8 +143,8 @@ def rebuild_policy(policy: str, archive: Location = DEFAULT_ARCHIVE, *, threads:
         threads: The number of threads; None means one for each core.
 
     Returns:
-        A result with a row for each difference, in the column ``difference``. If there are no rows, the policies are
-        identical to the last bit. ``policy_id`` is the id of the stored policy.
+        A result with a row for each difference, in the column ``difference``. If there are no rows, the new policy and
+        the stored one are identical bit for bit. ``policy_id`` is the id of the stored policy.
 
     Raises:
         RequestError: The policy does not exist or cannot be learned again.
@@ -192,7 +192,7 @@ def judge(
     seed: int = 1,
     threads: int | None = None,
 ) -> Result:
-    """Judge agents and policies in positions with exact values, as ``qarena policy judge`` does.
+    """Judge agents and policies by the exact values of positions, as ``qarena policy judge`` does.
 
     After Ctrl-C, ``KeyboardInterrupt`` is raised.
 
@@ -206,13 +206,13 @@ def judge(
         threads: The number of threads; None means one for each core.
 
     Returns:
-        A row for each ``agent``, each ``kind`` of decision (turn, placement or gift) and each group of positions. A
-        group has all positions, the positions of one ``source`` (canonical or logged), or the positions with the same
-        number of ``pieces`` on the board; null stands for all. Columns: ``decisions``; ``optimal``, the share of
-        decisions that keep the exact value (0 to 1); ``regret``, the mean in half-points. Both have 95 % intervals
-        (``_low``, ``_high``). Columns that are equal in all rows of an agent: ``draws``, the share of drawn games (0 to
-        1, with a 95 % interval) among the ``oracle_games`` against the oracle, null without games; ``turns_a_second``
-        on one thread.
+        A row for each ``agent``, each ``kind`` of decision (turn, placement or gift) and each group of positions. The
+        columns ``source`` (canonical or logged) and ``pieces`` (the number of pieces on the board) name the group; null
+        means that the group is not restricted by this column. Further columns: ``decisions``, their number;
+        ``optimal``, the share of decisions that keep the exact value (0 to 1); and ``regret``, the mean in half-points.
+        ``optimal`` and ``regret`` have 95 % intervals (``_low``, ``_high``). The other columns are equal in all rows of
+        an agent: ``draws``, the share of drawn games (0 to 1, with a 95 % interval) among the ``oracle_games`` against
+        the oracle, null without games; and ``turns_a_second``, the agent's speed on one thread.
 
     Raises:
         RequestError: An agent or a policy does not exist, or does not play these rules.
@@ -247,7 +247,7 @@ def judge(
 def _build_policy_result(root: PurePath, card: PolicyCard, notes: Sequence[str]) -> Result:
     """Build the result with the learning curve of a policy or, if it has none, with its row in the view ``policies``.
 
-    ``root`` is the archive, ``card`` is the policy's card, and ``notes`` are added to the result's note.
+    ``root`` is the archive, ``card`` is the policy's card, and ``notes`` are appended to ``Result.note``.
     """
     from analytics import open_archive
     from analytics.report.advice import word_for_python

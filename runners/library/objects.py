@@ -59,7 +59,8 @@ def has_only_labels(agents: Sequence[object]) -> bool:
 def format_agents_or_one_list(agents: Sequence[object]) -> list[str]:
     """Format agents as words of the command line.
 
-    Unless all agents are labels, the only word is a list of them, in which a number stands for each object.
+    If all agents are labels, each is a word. Otherwise the result is a single word: a list of all agents, with a number
+    in place of each object.
 
     Raises ``RequestError`` for a value that is neither a label, an object nor a mapping with ``agent``.
     """
@@ -120,7 +121,10 @@ def _parse_agent(agent: object) -> str | Mapping[str, object] | ObjectEntry:
 
 
 def format_python_call(agents: Sequence[object], settings: Mapping[str, object], overrides: Sequence[str]) -> str:
-    """Format a call of ``run`` with objects for the run's record, because no command is equivalent to it."""
+    """Format a call of ``run`` as the text ``runners.run(…)``, in which ``<Greedy(depth=2)>`` stands for an object.
+
+    No command line is equivalent to a call with objects, so the run's record gets this text instead.
+    """
     words = [_format_agent_of_call(agent) for agent in agents]
     words += [f"{key}={value!r}" for key, value in settings.items()]
     words += [f"overrides={[*overrides]!r}"] if overrides else []
@@ -146,21 +150,22 @@ def _list_objects(agents: Sequence[object]) -> list[ObjectEntry]:
 
 
 def _find_index(objects: Sequence[ObjectEntry], entry: ObjectEntry) -> int | None:
-    """Return the index of this very object under this name in ``objects``, or None if it is not there."""
+    """Return the index at which ``objects`` has the same object (by identity) under the same name, or None."""
     return next(
         (index for index, other in enumerate(objects) if other.agent is entry.agent and other.name == entry.name), None
     )
 
 
 def describe_objects(agents: Sequence[object], root: PurePath) -> DescribedObjects:
-    """Describe each agent that is an object by a spec, whose label is its name, or its class and its parameters.
+    """Build an ``AgentSpec`` for each agent that is an object.
 
-    Parameters are the arguments of the constructor that the object keeps as attributes of the same name, if they are
-    plain values. If the archive at ``root`` has games of another class under the name, a hash of the class's code is
-    added to the name, so that ratings do not mix the two. An object that occurs twice has one spec.
+    Its label is the given name or, without one, the name of the object's class and its parameters. Parameters are the
+    arguments of the constructor that the object keeps as attributes of the same name, if they are plain values. If the
+    archive at ``root`` has games of another class under the name, a hash of the class's code is added to the name, so
+    that ratings do not mix the two. An object that occurs twice has one spec.
 
-    Raises ``RequestError`` for a class in place of an object, and for an object whose class has the name of an agent or
-    a name that cannot be a label.
+    Raises ``RequestError`` if a class is passed instead of an object, and for an object whose class has the name of an
+    agent or a name that cannot be a label.
     """
     objects = _list_objects(agents)
     specs, notes = list[AgentSpec](), list[str]()
@@ -254,10 +259,10 @@ def _check_name(name: object, class_name: str) -> None:
 
 
 def with_random_salt_and_note(request: RunRequest) -> RunRequest:
-    """Return a request with a random salt, so that its run is new, and with a note on what this run cannot do.
+    """Return a copy of a request whose agents include objects, with a random salt and a note.
 
-    The request has agents that are objects. Raises ``RequestError`` for an executor other than threads, because the
-    executor would have to copy the objects.
+    The salt makes the run a new one. The note says that the run can be neither extended nor repeated. Raises
+    ``RequestError`` for an executor other than threads, because the executor would have to copy the objects.
     """
     objects = [spec for spec in request.spec.agents if spec.is_object_of_program]
     if request.executor != THREADS:

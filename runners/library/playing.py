@@ -33,7 +33,7 @@ def run(
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
 ) -> Result:
-    """Play a match or a tournament, as ``qarena run`` does, and return the results of each pair of agents.
+    """Play a match or a tournament, as ``qarena run`` does, and return the results of each pairing.
 
     The same call extends the same run: with ``games=4_000`` after ``games=2_000``, only the missing games are played.
     After Ctrl-C, or the notebook's stop button, finished games are kept and ``KeyboardInterrupt`` is raised. Calls from
@@ -56,7 +56,7 @@ def run(
 
     Raises:
         RequestError: A setting or an agent is wrong; the message says which.
-        FailureError: The disk cannot be written to, or an agent forfeits all of its games.
+        FailureError: The archive cannot be written, or an agent forfeits all of its games.
 
     Examples:
         >>> import tempfile, runners
@@ -112,10 +112,10 @@ def sweep(
 ) -> Result:
     """Play every combination of values, as ``qarena sweep`` does, and return a row for each job and pairing.
 
-    A sequence lists the values of its key: ``seed=range(1, 5)``. The values of a key with a dot are given as text:
-    ``overrides=["a.iterations=50,100,200"]``. Jobs, run ids, the objective and the folder ``multirun`` with its logs
-    are the same as with the command. The same call plays only what is missing. After Ctrl-C, ``KeyboardInterrupt`` is
-    raised.
+    Pass several values of a setting as a sequence: ``seed=range(1, 5)``. If the key of the setting has a dot, pass them
+    as text: ``overrides=["a.iterations=50,100,200"]``. A job carries out one combination. Jobs, run ids, the objective
+    (the number by which a run is judged) and the folder ``multirun`` with its logs are the same as with the command.
+    The same call plays only what is missing. After Ctrl-C, ``KeyboardInterrupt`` is raised.
 
     Args:
         agents: Labels, as for ``run``.
@@ -127,10 +127,10 @@ def sweep(
     Returns:
         The rows of these jobs in the view ``sweeps``, sorted by ``job`` and pairing. Columns: ``sweep_id``, ``job``;
         ``overrides``, a struct of the job's settings, of which ``games`` is called ``games_setting``; ``run_id``;
-        ``status`` and ``error``, which say what failed and why, as ``note`` does; ``objective`` and its ``value``;
-        ``agent_a``, ``agent_b``, ``games``; ``wins``, ``draws`` and ``losses`` of ``agent_a``, and its ``win_rate`` and
-        ``score`` (0 to 1) with 95 % intervals (``win_low`` to ``win_high``, ``score_low`` to ``score_high``).
-        ``print`` shows the command's table.
+        ``status`` and ``error``, which say whether the job failed and why; ``objective``, the name of the objective,
+        and its ``value``; ``agent_a``, ``agent_b``, ``games``; ``wins``, ``draws`` and ``losses`` of ``agent_a``, and
+        its ``win_rate`` and ``score`` (0 to 1) with 95 % intervals (``win_low`` to ``win_high``, ``score_low`` to
+        ``score_high``). ``note`` repeats the failures. Printed, the result is the command's table.
 
     Raises:
         RequestError: A value is wrong, which is found before the first job begins.
@@ -186,7 +186,7 @@ def sprt(
     config_dir: str | Path | Sequence[str | Path] = (),
     **settings: Setting,
 ) -> Result:
-    """Play two agents until a test decides which is stronger, as ``qarena sprt`` does; return its row in ``verdicts``.
+    """Play two agents until a test decides which is stronger, as ``qarena sprt`` does, and return the verdict.
 
     After Ctrl-C, ``KeyboardInterrupt`` is raised; the same call continues the test.
 
@@ -199,15 +199,15 @@ def sprt(
             normalised Elo.
 
     Returns:
-        The newest verdict on the run, as one row. ``accepted`` is ``elo0`` or ``elo1``, or null if the test is
-        undecided after all the games that were allowed. ``pairs`` is the number of pairs of games; ``ll``, ``ld``,
-        ``dd``, ``wd`` and ``ww`` say how these pairs ended for the first agent (a win and a loss count as ``dd``).
-        ``ratio`` is the log-likelihood ratio; ``normalised_elo`` has a 95 % interval (``_low``, ``_high``). ``run_id``
-        is the run's id.
+        The newest verdict on the run, as one row of the view ``verdicts``. ``accepted`` is ``elo0`` or ``elo1``, or
+        null if the test is undecided after all the games that were allowed. ``pairs`` is the number of pairs of games;
+        ``ll``, ``ld``, ``dd``, ``wd`` and ``ww`` say how these pairs ended for the first agent (one win and one loss in
+        a pair count as ``dd``). ``ratio`` is the log-likelihood ratio; ``normalised_elo`` has a 95 % interval
+        (``_low``, ``_high``). ``run_id`` is the run's id.
 
     Raises:
         RequestError: A setting or an agent is wrong; the message says which.
-        FailureError: The disk cannot be written to, or an agent forfeits all of its games.
+        FailureError: The archive cannot be written, or an agent forfeits all of its games.
 
     Examples:
         >>> import tempfile, runners
@@ -241,7 +241,7 @@ def sprt(
 
 
 def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
-    """Build the result with the rows of a sweep's jobs, read from all archives that the jobs wrote to.
+    """Build the result of a sweep. It has the rows of the jobs, from every archive to which they wrote.
 
     Raises ``FailureError`` if all jobs failed.
     """
@@ -268,7 +268,7 @@ def _build_sweep_result(sweep: Sweep, jobs: Sequence[Job]) -> Result:
 
 @contextmanager
 def restore_logging() -> Iterator[None]:
-    """Restore the user's logging at the end of the context, because Hydra changes it for its jobs."""
+    """Restore the level and the handlers of the root logger when the context ends, because Hydra replaces them."""
     logger = logging.getLogger()
     level, handlers = logger.level, [*logger.handlers]
     try:
@@ -315,7 +315,10 @@ def _describe_further_games(outcome: RunOutcome, request: RunRequest) -> list[st
 
 
 def _build_result(outcome: RunOutcome, notes: Sequence[str]) -> Result:
-    """Build the result with a run's crosstable; its note has the notes of the request and the agents' misbehaviour."""
+    """Build the result with a run's crosstable.
+
+    ``Result.note`` contains ``notes`` and a sentence for each way in which an agent forfeited games.
+    """
     from analytics import open_archive
     from analytics.report.advice import word_for_python
 

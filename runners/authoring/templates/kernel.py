@@ -19,10 +19,10 @@ SAFE = 0  # index of the parameter
 
 @turn
 def template_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    """Return the turn in a position, as ``encode_turn`` encodes it.
+    """Return the turn that the agent takes in a position, encoded by ``encode_turn``.
 
-    Sets of cells and sets of pieces are masks of 16 bits, and ``draw(seed, i)`` is the ``i``-th random word of this
-    turn.
+    ``params(agent)`` are the parameters in ``knowledge``, sets of cells and sets of pieces are masks of 16 bits, and
+    ``draw(seed, i)`` is the ``i``-th random word of this turn.
     """
     word = draw(seed, 0)
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
