@@ -16,11 +16,11 @@ from agents.rule_based import (
     GAME_WORDS,
     LAST,
     VERSIONS,
+    few_safe_or_random_opening_gift,
     mirror_or_farthest_cell,
     mirror_until_free_and_remember,
     remember_search_turn_transposed,
     rule_of_thumb_gift,
-    safe_or_random_opening_gift,
 )
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inline_function, int64
@@ -89,7 +89,7 @@ def mixed_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> i
 @turn
 def mixed_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, safe_or_random_opening_gift(position, seed, rules, agent))
+        return encode_turn(NONE, few_safe_or_random_opening_gift(position, seed, rules, agent))
     chosen = study_program_cell_and_found_gift(position, seed, rules, agent)
     cell, gift = decode_cell(chosen), decode_gift(chosen)
     return encode_turn(cell, gift if gift != NONE else rule_of_thumb_gift(position, cell, rules))

@@ -161,7 +161,7 @@ def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
 
 
 @inline_function
-def safe_or_random_opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
+def few_safe_or_random_opening_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     """Return the opening gift: the first safe piece if one or two pieces are safe, otherwise a random piece.
 
     The lower half of word 0 gives the random piece. Only if the piece was random does the player remember that it gave
@@ -211,7 +211,7 @@ def rule_based_turn(position: PackedPosition, seed: int, rules: Any, agent: Any)
 @turn
 def rule_based_program_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, safe_or_random_opening_gift(position, seed, rules, agent))
+        return encode_turn(NONE, few_safe_or_random_opening_gift(position, seed, rules, agent))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     cell = (
         int64(lowest_bit(wins))

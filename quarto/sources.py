@@ -236,14 +236,14 @@ def read_imported_modules(
     is None, such a module is left out.
     """
     return (
-        dict(_read_project_imports(module, follow))
+        dict(_read_project_module_and_imports_once(module, follow))
         if is_project_module(module)
         else _read_imports(module, follow, source)
     )
 
 
 @functools.lru_cache(maxsize=256)  # a training asks the same of its players in each generation
-def _read_project_imports(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
+def _read_project_module_and_imports_once(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
     """Read the imports of a module of the project, or return what an earlier call has read.
 
     The project's files are assumed not to change while a process runs.
@@ -270,7 +270,7 @@ def _read_imports(module: str, follow: Callable[[str, str], bool], source: Path 
         contents[name] = content
         if Path(str(spec.origin)).suffix in SOURCE_SUFFIXES:
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
-            for other in _add_parent_packages_and_starred_submodules(_list_imported_names(content, package)):
+            for other in _add_parent_packages_and_starred_submodules(_list_absolute_imported_names(content, package)):
                 if other not in seen and follow(name, other):
                     seen.add(other)
                     queue.append(other)
@@ -366,7 +366,7 @@ def _add_parent_packages_and_starred_submodules(names: Iterable[str]) -> Iterato
 
 
 @functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
-def _list_imported_names(content: bytes, package: str) -> tuple[str, ...]:
+def _list_absolute_imported_names(content: bytes, package: str) -> tuple[str, ...]:
     """Return, without repetitions, the names that a module's source may import: see ``_list_possible_imports``."""
     return tuple(dict.fromkeys(_list_possible_imports(content, package)))
 

@@ -29,7 +29,9 @@ FIXED = "it is one of a few names in the code: fields of our own values, modules
 NAMED = "the user names the folder, class, plugin or program: the gate refuses agents that start programs to data"
 SENT = "this program's own process sent it: of agents, only those that the gate let pass"
 PROVEN = {
-    **dict.fromkeys(("runners/arena/spec.py::_load_agent_class", "runners/arena/spec.py::_import_class"), GATE),
+    **dict.fromkeys(
+        ("runners/arena/spec.py::_load_class_checking_agent_interface", "runners/arena/spec.py::_import_class"), GATE
+    ),
     **dict.fromkeys(
         (
             *("agents/base/agent.py::__post_init__", "agents/base/parameters.py::check_fields"),

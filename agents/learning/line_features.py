@@ -225,7 +225,7 @@ def append_attribute_features(
 
 
 @inline_function
-def append_mobility_features(
+def append_features_of_gifts_after_placements(
     board: Any, byte: int, pieces_left: int, safe: int, occupied: int, words: Any, features: Any, count: int
 ) -> int:
     """Append the features of the safe gifts that remain after each placement, and return the new number of features.
@@ -483,5 +483,7 @@ def fill_features_returning_count_or_outcome(
     count = append_line_features(board, byte, pieces_left, safe, words, features, count)
     count = append_attribute_features(board, gift, pieces_left, safe, words, features, count)
     if pieces >= MOBILE_PIECES:
-        count = append_mobility_features(board, byte, pieces_left, safe, occupied, words, features, count)
+        count = append_features_of_gifts_after_placements(
+            board, byte, pieces_left, safe, occupied, words, features, count
+        )
     return count

@@ -109,7 +109,7 @@ def compute_statistics(tablebase: Tablebase, max_pieces: int | None = None) -> T
         boards.append(_count_values(table.values[part], images))
         _add_missing_example_of_each_value(examples, "board", table.keys[part], table.values[part], rules)
         if pieces < largest and not rules.mover_chooses:
-            keys, values, sources = solve_position_after_each_gift(solver, lanes, occupied)
+            keys, values, sources = solve_position_after_each_available_gift(solver, lanes, occupied)
             every = _count_values(values, images[sources]).every
             keys, first = np.unique(keys, return_index=True)
             positions.append(ValueCounts(_count_values(values[first], np.ones(len(keys), np.int64)).canonical, every))
@@ -132,7 +132,7 @@ class SolvedPositions(NamedTuple):
     board_index: NDArray[np.int64]  # of the board before the gift
 
 
-def solve_position_after_each_gift(
+def solve_position_after_each_available_gift(
     solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
 ) -> SolvedPositions:
     """Solve the position after each gift on each of ``B`` boards; symmetric positions are not merged."""

@@ -91,7 +91,7 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
         for run, record in enumerate(selection.runs)
         for stored in archive.list_effective_ranges(record.run_id)
         for part in select_pair_ranges_and_count_games(archive, record, stored, chosen_ids[run])
-        for seating in _list_seatings(run, record, not is_whole[run], part.pairing)
+        for seating in _list_seatings_of_pairing(run, record, not is_whole[run], part.pairing)
     ]
     parts.sort(key=lambda part: (part[0], part[2]))
     games_of_parts = read_pair_ranges(
@@ -136,7 +136,9 @@ def _is_gapless_unimported_run(archive: ArchiveStore, record: RunRecord) -> bool
     return IMPORTED_KEY not in record.spec and len(covered) == 1 and covered[0][0] == 0
 
 
-def _list_seatings(run_index: int, record: RunRecord, is_partial_run: bool, pairing: int) -> Iterator[_Seating]:
+def _list_seatings_of_pairing(
+    run_index: int, record: RunRecord, is_partial_run: bool, pairing: int
+) -> Iterator[_Seating]:
     """Yield the seatings of a pairing in a run: two if the games of a pair have exchanged seats, otherwise one.
 
     ``run_index`` is the index of the run in the selection. ``is_partial_run`` says that the run is not exported whole;

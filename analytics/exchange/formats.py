@@ -241,7 +241,7 @@ def write_minari(blocks: Iterable[tuple[ExportBlock, Episodes]], target: ExportT
     data = target.path.resolve() / MINARI_DATA_FOLDER  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
     run_game_ids = list[tuple[np.bytes_, NDArray[np.int64]]]()
-    storage.update_episodes(_yield_with_disk_checks(_build_minari_buffers(blocks, run_game_ids), data))
+    storage.update_episodes(_yield_with_disk_checks(_build_episode_buffers_noting_game_ids(blocks, run_game_ids), data))
     episodes = ({"run_id": run, "game_id": game} for run, games in run_game_ids for game in games)
     storage.update_episode_metadata(_yield_with_disk_checks(episodes, data))
     sets = {name: set(target.metadata[name]) for name in MINARI_SET_KEYS if name in target.metadata}
@@ -262,7 +262,7 @@ def _yield_with_disk_checks(items: Iterable[Item], folder: Path) -> Iterator[Ite
         yield item
 
 
-def _build_minari_buffers(
+def _build_episode_buffers_noting_game_ids(
     blocks: Iterable[tuple[ExportBlock, Episodes]], run_game_ids: list[tuple[np.bytes_, NDArray[np.int64]]]
 ) -> Iterator[Any]:
     """Yield Minari's buffer for each episode; append each block's run id and game ids to ``run_game_ids``."""

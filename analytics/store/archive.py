@@ -179,12 +179,12 @@ class ArchiveStore:
         extent is in ``extents`` are considered.
         """
         if table == GAMES_FOLDER:
-            return Ranges(self._build_stored_range(run_id, piece) for piece in select_effective_slices(files))
+            return Ranges(self._find_or_compute_stored_range(run_id, piece) for piece in select_effective_slices(files))
         return select_effective_derived(
             (file for file in files if file.extent in extents), self.list_effective_ranges(run_id)
         )
 
-    def _build_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
+    def _find_or_compute_stored_range(self, run_id: str, piece: FileSlice) -> StoredRange:
         """Return the range of games in ``piece``, which is a whole file or a slice of a file.
 
         The fingerprint of a slice is computed from its games. Raises ``FailureError`` if the sliced file is damaged, or

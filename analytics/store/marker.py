@@ -193,7 +193,7 @@ def describe_other_format(root: PurePath, version: int) -> str:
 # Archives of strangers.
 
 
-def warn_once_of_unverified_archive(root: PurePath) -> None:
+def warn_at_first_use_of_foreign_archive(root: PurePath) -> None:
     """Log a warning about an archive unless this user has made, verified or used it on this machine.
 
     The archive then counts as used, so that the warning is not repeated. There is no warning for the sample that comes

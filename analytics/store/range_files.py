@@ -59,7 +59,7 @@ ROWS_IN_MEMORY = 1 << 20  # of a file from which a few games are read: that many
 # Writing.
 
 
-def write_games(
+def write_game_tables(
     archive: ArchiveStore,
     run_id: str,
     line: UnitLine,
@@ -97,7 +97,7 @@ def write_games(
 def write_range(archive: ArchiveStore, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
     """Write the files of ``games``, which are all games in the range ``span`` of a run's units.
 
-    The result and the errors are those of ``write_games``.
+    The result and the errors are those of ``write_game_tables``.
     """
     return _write_tables(
         archive,

@@ -258,13 +258,13 @@ def describe_code_differences(record: RunRecord, code: Mapping[str, Any]) -> str
         return ""
     before, now = theirs.get("agents", {}), ours.get("agents", {})
     changed = [label for label in now if label in before and before[label] != now[label]]
-    descriptions = [f"{label}{_format_changed_files(label, theirs, ours)}" for label in changed]
+    descriptions = [f"{label}{_format_changed_files_of_agent(label, theirs, ours)}" for label in changed]
     which = f"{', '.join(descriptions)} changed; " if 0 < len(changed) < len(now) else ""
     texts = [f"{code.get('version')}, {code.get('fingerprint')}" for code in (theirs, ours)]
     return f"{which}{' and '.join([texts[0], *more])}; this is {texts[1]}"
 
 
-def _format_changed_files(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+def _format_changed_files_of_agent(label: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """Format in brackets the names of an agent's data files that differ between two records; return "" if none do."""
     before, now = (code.get("files", {}).get(label, {}) for code in (theirs, ours))
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]

@@ -16,7 +16,7 @@ from agents.base.agent import Agent, KernelAgent
 from analytics.questions.columns import format_short_game_name
 from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.marker import check_is_or_can_become_archive, read_marker_content
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.store.ranges import Range, UnitLine, split_into_files
 from analytics.store.records import (
     RunRecord,
@@ -424,7 +424,7 @@ class RangeWriter:
                 self._storage.evaluations
                 and self._archive.list_effective_ranges(spec.run_id).find_range(first) is not None
             )
-            write_games(
+            write_game_tables(
                 self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, (first, end), cut_blocks, is_stored
             )
             self.written.append((first, end))

@@ -78,7 +78,7 @@ class AgentSpec:
 
         """
         if self.is_object_of_program:
-            self._load_agent_class()  # checks its interface
+            self._load_class_checking_agent_interface()  # checks its interface
             return self.agent_object  # type: ignore[no-any-return]  # of the user's class
         self.check_is_trusted()
         extra_arguments: dict[str, Any] = {self.find_policy_parameter() or "policy": self.policy} if self.policy else {}
@@ -91,7 +91,9 @@ class AgentSpec:
             replace(self, params=own_params, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
         params = {name: self._build_if_agent_parameter(name, value) for name, value in self.params.items()}
-        agent: Agent = _call_constructor(f"agent '{self.label}'", self._load_agent_class(), params, extra_arguments)
+        agent: Agent = _call_constructor(
+            f"agent '{self.label}'", self._load_class_checking_agent_interface(), params, extra_arguments
+        )
         if hasattr(agent, "set_tablebases"):
             agent.set_tablebases(_load_tablebase)
         return agent
@@ -154,7 +156,7 @@ class AgentSpec:
         from agents.base.player import list_accepted_choosers  # loads the compiler, which few callers need
 
         self.check_is_trusted()
-        agent_class: Any = self._load_agent_class()  # a class has the same attribute as its agents
+        agent_class: Any = self._load_class_checking_agent_interface()  # a class has the same attribute as its agents
         return list_accepted_choosers(agent_class)
 
     def _load_class(self) -> type[Any]:
@@ -162,7 +164,7 @@ class AgentSpec:
             return type(self.agent_object)
         return _import_class(f"agent '{self.label}'", self.target, self.trusted)
 
-    def _load_agent_class(self) -> type[Any]:
+    def _load_class_checking_agent_interface(self) -> type[Any]:
         """Load the agent's class. Raises ``RequestError`` if the class lacks the interface of an agent."""
         agent_class = self._load_class()
         if issubclass(agent_class, KernelAgent) or any(

@@ -50,7 +50,7 @@ from runners.config.agents import agent_from_label
 from runners.config.requests import describe_rounding
 from runners.config.schemas import MAX_SEED, check_range
 from runners.config.yaml_options import CONF_FOLDER, load_rules
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.learning.training.request import (
     TrainingRequest,
     check_training_and_create_archive,
@@ -117,7 +117,7 @@ def train_if_missing(
         if training_outcome.policy is None:
             return None
         card, played = save_policy(request, training_outcome, training_outcome.policy), training_outcome.played
-    return _load_training_result(archive, card, played)
+    return _load_training_score(archive, card, played)
 
 
 def _build_training_request(overrides: list[str], storage: ArchiveOptions, command: str) -> TrainingRequest:
@@ -140,7 +140,7 @@ def _find_trained_card(request: TrainingRequest, archive: ArchiveStore) -> Polic
     return card if is_same else None
 
 
-def _load_training_result(archive: ArchiveStore, card: PolicyCard, played: int) -> TrainingResult:
+def _load_training_score(archive: ArchiveStore, card: PolicyCard, played: int) -> TrainingResult:
     """Load the result of a training from the card and the learning curve of its policy.
 
     ``played`` is the number of games that this command played for the training.
@@ -253,9 +253,13 @@ class Pairings:
         There are two rates of our agents, for the variants ``TEXT`` and ``CODE`` of the figure. A rate is None if no
         games of its variant were played.
         """
-        return ComparedRate(figure, self._measure_figure(figure, TEXT), self._measure_figure(figure, CODE))
+        return ComparedRate(
+            figure,
+            self._compute_rate_from_played_games(figure, TEXT),
+            self._compute_rate_from_played_games(figure, CODE),
+        )
 
-    def _measure_figure(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
+    def _compute_rate_from_played_games(self, figure: PublishedRate, variant: str) -> MeasuredRate | None:
         if figure.is_training:
             return self._measure_training_figure(figure, variant)
         agents = self._find_agents(figure, variant)
@@ -377,7 +381,7 @@ def _parse_studies(text: str | None) -> tuple[str, ...]:
 def reproduce(request: ReproduceRequest) -> int:
     """Carry out the missing trainings and games, print the comparison, write the files and return the exit code."""
     root = request.settings.storage.root
-    with stop_on_signal_then_force_exit() as stop:
+    with stop_on_signal_then_interrupt_then_exit() as stop:
         training_results = _run_trainings(request, stop)
         pairings = Pairings(request.settings, training_results)
         pairings.open_experiments(request.figures)
@@ -435,7 +439,7 @@ def print_reproduction(reproduction: Reproduction) -> None:
     console.print_line(f"{reproduction.describe_agreement_counts()}.")
 
 
-def _describe_origin(settings: PairingOptions) -> str:
+def _describe_command_and_options(settings: PairingOptions) -> str:
     """Return a sentence that names the command and the options that produced a report."""
     return (
         f"Made by `qarena {settings.command}` (quarto-arena {project_version()}): "
@@ -446,7 +450,7 @@ def _describe_origin(settings: PairingOptions) -> str:
 
 def _write_files(request: ReproduceRequest, reproduction: Reproduction) -> None:
     """Write the requested files. Raises ``FailureError`` if one cannot be written."""
-    origin = _describe_origin(request.settings)
+    origin = _describe_command_and_options(request.settings)
     contents: dict[Path, str] = {}
     if request.markdown:
         contents[request.markdown] = render_markdown(reproduction, origin)

@@ -38,7 +38,7 @@ from runners.bench.warm_up import choose_rules_name
 from runners.config.agents import agent_from_label
 from runners.config.schemas import MAX_SEED
 from runners.config.yaml_options import load_rules
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.terminal.console import build_escaped_table, print_tables, show_progress_bar_or_notes
 from runners.terminal.files import is_standard_stream_dash
 from runners.terminal.tables import write_json
@@ -103,7 +103,7 @@ def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, 
     """
     agent = agent_from_label(name, trusted=True)
     measured_rules = load_rules(rules or choose_rules_name(agent))
-    with stop_on_signal_then_force_exit() as stop, show_progress_bar_or_notes("timing", "turns") as bar:
+    with stop_on_signal_then_interrupt_then_exit() as stop, show_progress_bar_or_notes("timing", "turns") as bar:
         times = measure_turn_times(agent, measured_rules, positions, seed, stop, bar)
     if not is_standard_stream_dash(file):
         print_turn_times(times)

@@ -19,7 +19,7 @@ from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, im
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
 from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
 from analytics.store.files.local_files import find_backend
-from analytics.store.marker import remember_archive, warn_once_of_unverified_archive
+from analytics.store.marker import remember_archive, warn_at_first_use_of_foreign_archive
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import format_count_with_noun, to_line
 from analytics.tables.upkeep import archive_merge, format_upgrade, garbage
@@ -134,7 +134,7 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
     sources = [ArchiveStore.open(root) for root in roots[:-1]]
     for root in roots[:-1]:
-        warn_once_of_unverified_archive(root)
+        warn_at_first_use_of_foreign_archive(root)
     target = ArchiveStore.open(roots[-1], create=True)
     try:
         with show_progress_bar_or_notes("merging", "games") as bar:

@@ -222,7 +222,7 @@ def make(
         select_datasets,
     )
 
-    with interruption.stop_on_signal_then_force_exit() as stop:
+    with interruption.stop_on_signal_then_interrupt_then_exit() as stop:
         parts = list_splits(select_datasets(datasets or []), games, seed)
         if not create_datasets_unless_stopped(
             DatasetRequest(

@@ -35,7 +35,7 @@ from analytics.tables.derived.definitions import (
 )
 from runners.arena.executors.base import THREADS, Executor
 from runners.arena.indexing import index_and_compact_sums, index_new_games_if_writable, is_index_writable
-from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, exit_with_message, stop_on_signal_then_interrupt_then_exit
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar_or_notes
@@ -74,7 +74,7 @@ def index_archive(
     archive = ArchiveStore.open(root)
     runs = select_requested_or_all_run_ids(archive, run_ids)
     clock = WorkClock()
-    with stop_on_signal_then_force_exit() as stop:
+    with stop_on_signal_then_interrupt_then_exit() as stop:
         indexed, sum_count = index_and_compact_sums(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
@@ -141,7 +141,7 @@ def _run_sql_and_output(
     root: PurePath, query: str, limits: QueryLimits, output: TableOutput, check_files: bool
 ) -> None:
     with OpenArchive(root, limits, check_files) as archive:
-        if output.is_printed:
+        if output.is_table_for_people_on_stdout:
             archive.stream(query, partial(print_first_and_count_all_rows, wide=output.wide), exact=False)
         elif output.form in STREAMED_FORMATS:
             archive.stream(query, partial(output_batches, output=output))

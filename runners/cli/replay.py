@@ -21,7 +21,7 @@ from runners.arena.replay import Replay, replay_run
 from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.config.agent_policies import attach_policy
 from runners.config.yaml_options import load_raw_options
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.terminal.console import print_line, print_note, show_progress_bar_or_notes
 
 
@@ -105,7 +105,7 @@ def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> in
     The code is 0 if the games are the same, and 1 if they differ. If a signal ends the comparison before a difference
     is found, the code is that of an interrupted command. Raises as ``replay_and_compare`` does.
     """
-    with stop_on_signal_then_force_exit() as stop, show_progress_bar_or_notes("playing again", "games") as bar:
+    with stop_on_signal_then_interrupt_then_exit() as stop, show_progress_bar_or_notes("playing again", "games") as bar:
         record, replay, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
     if other_code:
         print_note(f"the run was played by other code ({other_code})")

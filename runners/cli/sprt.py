@@ -22,7 +22,7 @@ from runners.config.application import (
     build_one_row_columns,
 )
 from runners.config.objectives import SweepTarget
-from runners.hosting.interruption import stop_on_signal_then_force_exit
+from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _execute_test(test: SprtExperiment, launch: Launch) -> CommandOutcome:
     request = test.experiment.request
     for note in request.notes:
         console.print_note(note)
-    with stop_on_signal_then_force_exit() as stop, show_progress(request.progress, request.games) as watch:
+    with stop_on_signal_then_interrupt_then_exit() as stop, show_progress(request.progress, request.games) as watch:
         outcome = execute_sprt(test, launch.command, stop, watch)
     trial, strength = outcome.trial, None
     if trial.pairs:

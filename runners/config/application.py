@@ -208,7 +208,7 @@ def _play_experiment_printing_later(experiment: Experiment, objective: Objective
         console.print_note(note)
     is_default = not any(override.startswith("games=") for override in hydra_config.overrides.task)
     with (
-        interruption.stop_on_signal_then_force_exit() as stop,
+        interruption.stop_on_signal_then_interrupt_then_exit() as stop,
         console.show_progress_bar_or_notes("playing", "games", request.progress) as bar,
     ):
         outcome = execute_experiment(experiment, launch.command, stop, _PlayingProgress(bar) if is_default else bar)

@@ -42,7 +42,7 @@ from runners.arena.executors.base import (
     available_cores,
     check_solver_memory,
 )
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar_or_notes
@@ -117,7 +117,7 @@ def annotate_games(
 
     try:
         with (
-            stop_on_signal_then_force_exit() as stop,
+            stop_on_signal_then_interrupt_then_exit() as stop,
             show_progress_bar_or_notes("judging", "games", visible=bool(chunks)) as bar,
         ):
             bar.start(total)

@@ -34,7 +34,7 @@ from quarto.sources import source_fingerprint
 from runners.arena.code_fingerprints import project_version
 from runners.arena.executors.base import Executor, StopSignal, Task, Worker, available_megabytes
 from runners.config.yaml_options import list_options, load_rules
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.terminal import console
 
 POLL_SECONDS = 0.1
@@ -55,7 +55,10 @@ def build_tablebase(request: TablebaseBuildRequest, executor: Executor, command:
         f"{needed:,.0f} MB of memory at most, {means}"
     )
     code = {"version": project_version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
-    with stop_on_signal_then_force_exit() as stop, console.show_progress_bar_or_notes("solving", "boards") as bar:
+    with (
+        stop_on_signal_then_interrupt_then_exit() as stop,
+        console.show_progress_bar_or_notes("solving", "boards") as bar,
+    ):
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         tablebase = tablebase_build.build_tablebase(
             request, code, stop, progress, lambda chunks, stop: solve_chunks(chunks, executor, request.threads, stop)

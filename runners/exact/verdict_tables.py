@@ -30,7 +30,7 @@ from analytics.store.texts import format_count_with_noun
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.exact.verdicts import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, judge_agents
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.terminal import console
 from runners.terminal.files import TableOutput, write_file
 from runners.terminal.tables import output_frame
@@ -68,7 +68,7 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
     If ``page_file`` is given, the leaderboard page is written to it. Otherwise, the verdicts are printed or written as
     ``table`` says.
     """
-    with stop_on_signal_then_force_exit() as stop:
+    with stop_on_signal_then_interrupt_then_exit() as stop:
         judged = judge_agents(request, options, stop)
     if judged is None:
         console.print_note("interrupted: no agent is judged; run the same command again")
@@ -76,7 +76,7 @@ def judge_and_output(request: JudgeRequest, options: JudgeOptions, page_file: Pa
     if page_file:
         command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
         write_file(page_file, render_markdown_leaderboard(judged, options, command, request.root).encode())
-    elif table.is_printed:
+    elif table.is_table_for_people_on_stdout:
         print_verdicts(judged, table.wide)
     else:
         output_frame(build_frame_by_kind_and_pieces(judged.verdicts), table)

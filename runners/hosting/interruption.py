@@ -127,7 +127,7 @@ def handle_signals(handler: SignalHandler, *signal_numbers: int) -> Iterator[Non
 
 
 @contextmanager
-def stop_on_signal_then_force_exit() -> Iterator[threading.Event]:
+def stop_on_signal_then_interrupt_then_exit() -> Iterator[threading.Event]:
     """Yield an event that the first signal sets; the next Ctrl-C raises ``KeyboardInterrupt``.
 
     Signals are handled in the main thread only. The process ends if the context is not left within ``STOP_SECONDS``

@@ -60,7 +60,7 @@ def train(
 
     """
     from runners.config.schemas import TrainConfig
-    from runners.hosting.interruption import stop_on_signal_then_force_exit
+    from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
     from runners.learning.training.request import (
         check_training_and_create_archive,
         save_policy,
@@ -75,7 +75,7 @@ def train(
         request = training_request_from_config(cfg, cfg.hydra.runtime.choices, call.command)
         check_training_and_create_archive(request)
         with (
-            stop_on_signal_then_force_exit() as stop,
+            stop_on_signal_then_interrupt_then_exit() as stop,
             show_progress_bar_or_notes("training", "games", request.progress) as progress,
         ):
             outcome = request.trainer.train(replace(request.context, stop=stop, progress=progress))
@@ -231,11 +231,11 @@ def judge(
     from runners.arena.executors.base import available_cores
     from runners.exact.verdict_tables import build_frame_by_kind_and_pieces, build_tables
     from runners.exact.verdicts import JudgeOptions, JudgeRequest, judge_agents
-    from runners.hosting.interruption import stop_on_signal_then_force_exit
+    from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
 
     check_are_labels(agents)
     request = JudgeRequest(agents, find_archive_root(archive), rules=rules)
-    with take_turn(), stop_on_signal_then_force_exit() as stop:
+    with take_turn(), stop_on_signal_then_interrupt_then_exit() as stop:
         judgement = judge_agents(request, JudgeOptions(draws, games, seed, threads or available_cores()), stop)
     if judgement is None:
         raise KeyboardInterrupt("interrupted before any agent was judged: make the same call again")

@@ -69,7 +69,7 @@ def run(
     from runners.arena.experiment import open_experiment
     from runners.config.requests import build_request
     from runners.config.schemas import RunConfig
-    from runners.hosting.interruption import stop_on_signal_then_force_exit
+    from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
     from runners.library.objects import (
         check_no_settings_of_seats,
         describe_objects,
@@ -91,7 +91,7 @@ def run(
             request = with_random_salt_and_note(request)
         experiment = open_experiment(request)
         with (
-            stop_on_signal_then_force_exit() as stop,
+            stop_on_signal_then_interrupt_then_exit() as stop,
             show_progress_bar_or_notes("playing", "games", request.progress) as progress,
         ):
             command = format_python_call(agents, settings, overrides) if objects else call.command
@@ -220,7 +220,7 @@ def sprt(
     from runners.arena.sprt import execute_sprt
     from runners.config.requests import prepare_test
     from runners.config.schemas import SprtConfig
-    from runners.hosting.interruption import stop_on_signal_then_force_exit
+    from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
     from runners.terminal.console import show_progress_bar_or_notes
 
     words = [*agents, *format_words(settings, overrides)]
@@ -230,7 +230,7 @@ def sprt(
         test = prepare_test(cfg, cfg.hydra.runtime.choices, cfg.hydra.overrides.task)
         request = test.experiment.request
         with (
-            stop_on_signal_then_force_exit() as stop,
+            stop_on_signal_then_interrupt_then_exit() as stop,
             show_progress_bar_or_notes("testing", "games", request.progress) as bar,
         ):
             bar.start(request.games)

@@ -20,7 +20,7 @@ import numpy as np
 from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import build_game
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.store.ranges import first_game_id, list_gaps, merge_ranges
 from analytics.store.records import LABEL, PERSON_PREFIX, run_id_to_stream_key
 from analytics.store.schema import MAX_PAIRS
@@ -258,7 +258,7 @@ class Logbook:
                     game_number = self.find_first_number_free_in_all_runs()
                 save_run_start(self._archive, spec, self._code, game_number + 1, self._command)
                 span, block = (game_number, game_number + 1), build_block(game, game_number)
-                write_games(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, span, [block])
+                write_game_tables(self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, span, [block])
         finally:
             with suppress(ArenaError):  # the error of writing is the one to report
                 record_status_and_seconds(self._archive, spec, seconds + time.perf_counter() - started)

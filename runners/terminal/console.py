@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from analytics.questions.selection import GameFilter
 
 
-class _StandardOutput(Console):
+class _StandardOutputExitingOnBrokenPipe(Console):
     """A console on standard output that ends the program quietly if the reader closes the pipe, as ``| head`` does."""
 
     def on_broken_pipe(self) -> None:
@@ -50,7 +50,7 @@ class _StandardOutput(Console):
 
 def build_output_console() -> Console:
     """Build a console that prints results to standard output."""
-    return _StandardOutput(highlight=False, emoji=False)  # so that a label is not read as an emoji
+    return _StandardOutputExitingOnBrokenPipe(highlight=False, emoji=False)  # so that a label is not read as an emoji
 
 
 def print_line(text: str) -> None:

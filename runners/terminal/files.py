@@ -113,7 +113,7 @@ class TableOutput(NamedTuple):
     wide: bool | None = None  # keep all columns of a printed table; None: the command has no such option
 
     @property
-    def is_printed(self) -> bool:
+    def is_table_for_people_on_stdout(self) -> bool:
         """Whether the output is a table for people on standard output."""
         return self.form == "table" and self.path is None
 

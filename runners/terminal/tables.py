@@ -34,19 +34,23 @@ def output_result(result: Result, output: TableOutput = TERMINAL_OUTPUT) -> None
     """
     if result.missing:
         raise RequestError(f"nothing to show: {result.missing}")
-    if not output.is_printed and output.form not in STREAMED_FORMATS:
+    if not output.is_table_for_people_on_stdout and output.form not in STREAMED_FORMATS:
         from analytics.report.result import render_result
 
         form = "txt" if output.form == "table" else output.form
         write_file(output.path or Path(STANDARD_STREAM), render_result(result, form))
         return
-    if output.is_printed:
+    if output.is_table_for_people_on_stdout:
         result.draw(console.build_output_console(), output.wide)
         for line in result.note.splitlines():
             console.print_line(line)
     else:
         output_batches(result.frame.lazy(), lambda: None, output)
-    omissions = [f"{text}; --output FILE for all" for text in result.printed_omissions] if output.is_printed else []
+    omissions = (
+        [f"{text}; --output FILE for all" for text in result.printed_omissions]
+        if output.is_table_for_people_on_stdout
+        else []
+    )
     for note in (*result.warnings, *omissions):
         console.print_note(str(note))
 
@@ -56,7 +60,7 @@ def output_frame(frame: pl.DataFrame, output: TableOutput = TERMINAL_OUTPUT, tit
 
     ``title`` is the heading in formats that have one. Raises ``FailureError`` if the file cannot be written.
     """
-    if output.is_printed:
+    if output.is_table_for_people_on_stdout:
         console.print_tables([to_table(frame)], wide=output.wide)
     elif output.form in FRAME_FORMATS:
         output_batches(frame.lazy(), lambda: None, output)

@@ -14,7 +14,7 @@ import polars as pl
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import TableBytes, concat_blocks_into_large_parts, encode_game_tables, select_games
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.store.ranges import LARGEST_RANGE, Range, StoredRange, UnitLine, merge_ranges, split_into_files
 from analytics.store.records import RunRecord, compute_run_id, format_current_time
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
@@ -178,7 +178,7 @@ def store_span(
     """Store the games that blocks have of a range of units, as one file of every table."""
     run = archive.load_run(run_id)
     mine = [part for block in blocks if (part := select_pairs(block, run.unit_line, span)).pairs]
-    return write_games(archive, run_id, run.unit_line, run.pairings, span, mine)
+    return write_game_tables(archive, run_id, run.unit_line, run.pairings, span, mine)
 
 
 def store(

@@ -59,7 +59,7 @@ def stop_the_second_run(patch: pytest.MonkeyPatch, archive: Path) -> None:
             stop.set()
         yield stop
 
-    patch.setattr(interruption, "stop_on_signal_then_force_exit", interruptible)
+    patch.setattr(interruption, "stop_on_signal_then_interrupt_then_exit", interruptible)
 
 
 def build_shell_environment(**variables: str) -> dict[str, str]:

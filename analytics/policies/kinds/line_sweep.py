@@ -248,7 +248,7 @@ def fill_stage_boards(
 
 
 @kernel()
-def compact_undecided_boards_with_features(
+def compact_undecided_boards_and_extract_features(
     boards: StageBoards, count: int, feature_words: Any, feature_numbers: NDArray[np.int32], begins: NDArray[np.int64]
 ) -> int:
     """Keep those of the first ``count`` boards that are undecided, and extract their features; return how many remain.
@@ -387,7 +387,7 @@ class LineSweep:
         boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
         count = fill_stage_boards(games, span, stage, plan.turns, boards, self._rules)
         feature_numbers, begins = np.empty(count * MAX_FEATURES, np.int32), np.empty(count + 1, np.int64)
-        count = compact_undecided_boards_with_features(boards, count, self._words, feature_numbers, begins)
+        count = compact_undecided_boards_and_extract_features(boards, count, self._words, feature_numbers, begins)
         boards, begins = boards.copy_first(count), begins[: count + 1].copy()
         targets = self._solve_with_idle_solver(boards) if plan.exact_share > 0.0 else np.zeros((count, HEADS))
         return StageExamples(boards, Examples(feature_numbers[: begins[-1]].copy(), begins, targets))

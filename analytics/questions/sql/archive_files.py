@@ -138,7 +138,9 @@ class ArchiveFiles:
             self.record_failures[run_id] = error
             return error
 
-    def group_files_by_condition(self, table: str, files: Iterable[VerifiableFile]) -> list[FileGroup]:
+    def group_files_by_condition_and_record_columns(
+        self, table: str, files: Iterable[VerifiableFile]
+    ) -> list[FileGroup]:
         """Group the files of a table by the condition on their rows and by the SQL of their record columns.
 
         Record columns follow from the record of a run; only ``games`` has such columns. If the record of a run is

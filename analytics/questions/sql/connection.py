@@ -273,7 +273,7 @@ class Connection:
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
     def _create_file_view(self, view: str, files: Sequence[VerifiableFile]) -> None:
-        groups = self._files.group_files_by_condition(view, files)
+        groups = self._files.group_files_by_condition_and_record_columns(view, files)
         sources = [(self.build_from_clause(group), {"run_id": views.RUN_ID_SQL} | values) for group, values in groups]
         self.duckdb.execute(views.create_view_sql(view, sources))
 

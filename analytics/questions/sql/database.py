@@ -31,7 +31,7 @@ from analytics.questions.sql.query_execution import (
 )
 from analytics.questions.sql.syntax import ParsedQuery, parse_query
 from analytics.questions.sql.vocabulary import check_vocabulary
-from analytics.store.marker import VerifiableFile, warn_once_of_unverified_archive
+from analytics.store.marker import VerifiableFile, warn_at_first_use_of_foreign_archive
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.snapshot import Snapshot
 from analytics.store.texts import format_count_with_noun
@@ -93,7 +93,7 @@ class OpenArchive:
         self._connection: Connection | None = None
         self.refresh()
         if check:
-            warn_once_of_unverified_archive(root)
+            warn_at_first_use_of_foreign_archive(root)
 
     def refresh(self) -> None:
         """Update the content to the present state of the archive. Raises the errors of opening an archive."""
@@ -334,7 +334,7 @@ class OpenArchive:
             self.archive.load_run(run)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLE_SCHEMAS[table].items()}
         types = {name: widened.get(name) or views.POLARS_TYPES[kind] for name, kind in views.VIEWS[table].items()}
-        groups = self.files.group_files_by_condition(table, checked_files)
+        groups = self.files.group_files_by_condition_and_record_columns(table, checked_files)
         frames = [
             self._scan_files(files, widened).select(**self._build_columns(types, run_id, values))
             for files, values in groups

@@ -78,7 +78,7 @@ def parse_query(connection: duckdb.DuckDBPyConnection, text: str) -> ParsedQuery
     if serialised is None:
         return replace(_parse_tokens(text), is_too_deep=True)
     if not serialised["error"]:
-        return _describe_tree(text, serialised)
+        return _find_what_tree_reads(text, serialised)
     if serialised["error_type"] == "parser":
         return ParsedQuery(text, error=serialised["error_message"])
     query = _parse_tokens(text)
@@ -137,7 +137,7 @@ def walk_nodes(tree: Any) -> Iterator[Node]:
             waiting += reversed(node)
 
 
-def _describe_tree(text: str, tree: Node) -> ParsedQuery:
+def _find_what_tree_reads(text: str, tree: Node) -> ParsedQuery:
     nodes = [*walk_nodes(tree)]
     tables = [*_list_tables(tree)]
     functions = {node["function_name"].lower() for node in nodes if "function_name" in node}

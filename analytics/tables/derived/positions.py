@@ -326,7 +326,7 @@ def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.i
 
 
 @kernel()
-def _compute_canonical_boards_and_turns(
+def _map_turns_to_canonical_position(
     position: PackedPosition, turns: NDArray[np.int64], tables: Symmetries
 ) -> NDArray[np.int64]:
     """Compute the fields of ``CanonicalTurn``, [T, 4], for turns [T, 3] (hand, cell, piece) in ``position``."""
@@ -360,6 +360,6 @@ def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame
     ]
     turn_table = np.array(turns, np.int64).reshape(-1, 3)
     board = position._replace(lanes=uint64(position.lanes), hand=NONE, last_cell=NONE)
-    forms = _compute_canonical_boards_and_turns(board, turn_table, build_symmetries(rules))
+    forms = _map_turns_to_canonical_position(board, turn_table, build_symmetries(rules))
     names = ("own_hand", "own_cell", "own_piece", *CanonicalTurn._fields)
     return pl.DataFrame(np.concatenate([turn_table, forms], axis=1), schema=names)

@@ -70,7 +70,9 @@ def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
         if path.suffix == ".json":
             values = read_record_and_check_checksum(backend, path)
             overrides = {
-                _replace_if_equal(key, f"archive.{OLD_WORD}", f"archive.{NEW_WORD}"): _convert_override(key, text)
+                _replace_if_equal(key, f"archive.{OLD_WORD}", f"archive.{NEW_WORD}"): _replace_old_word_in_setting(
+                    key, text
+                )
                 for key, text in values["overrides"].items()
             }
             if overrides != values["overrides"]:
@@ -122,7 +124,7 @@ def _convert_label(kind: str) -> str:
     return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
 
 
-def _convert_override(key: str, text: str) -> str:
+def _replace_old_word_in_setting(key: str, text: str) -> str:
     """Return ``text``, the value of a job's setting ``key``, with ``NEW_WORD`` for ``OLD_WORD``."""
     if key == "kind.method":
         return _replace_if_equal(text, OLD_WORD, NEW_WORD)

@@ -165,11 +165,11 @@ class LiveGames:
                 if time.monotonic_ns() - turn_start > self._turn_nanoseconds:
                     raise OutOfTimeError  # noqa: TRY301  (handled like an interruption)
             if live.is_over:
-                self._end_game(slot)
+                self._discard_game(slot)
         except BaseException as error:  # noqa: BLE001  (a player may raise anything)
             self._shared[TURN_START] = 0
             self._failures.append(self._build_failure_with_lateness(i, error, turn_start))
-            self._end_game(slot)
+            self._discard_game(slot)
             return NONE, NONE
         return answer
 
@@ -191,9 +191,9 @@ class LiveGames:
     def end_games(self, slots: list[int]) -> None:
         """End the games in ``slots``, so that new games begin there. All other games go on."""
         for slot in slots:
-            self._end_game(slot)
+            self._discard_game(slot)
 
-    def _end_game(self, slot: int) -> None:
+    def _discard_game(self, slot: int) -> None:
         live = self._games.pop(slot, None)
         if live is not None:
             self._streams.release(live.streams)
@@ -268,7 +268,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> Handler:
     question_format = struct.Struct("<" + "".join(field_format[1:] for field_format in QUESTION_FORMATS.values()))
     games, facts = _set_up_games_and_facts(setup)
 
-    def handle_request(value: str | None, content: bytes) -> Message | None:
+    def begin_games_or_answer_questions(value: str | None, content: bytes) -> Message | None:
         if value == "begin":
             games.end_games(
                 [slot for (slot,) in struct.iter_unpack(SLOT_FORMAT, content)]
@@ -277,7 +277,7 @@ def build_handler(setup: dict[str, Any], _: bytes) -> Handler:
         remarks, answers = games.take_turns(question_format.iter_unpack(content))
         return {**remarks, "printed": output.take_text()}, answers
 
-    return Handler(({**facts, "printed": output.take_text()}, b""), handle_request)
+    return Handler(({**facts, "printed": output.take_text()}, b""), begin_games_or_answer_questions)
 
 
 def _set_up_games_and_facts(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:

@@ -23,7 +23,7 @@ from runners.arena.spec import AgentSpec
 from runners.config.agents import agent_from_label, load_agent
 from runners.exact.verdicts import AgentVerdict, JudgeOptions, judge_agent, play_against, select_agents
 from runners.hosting.guarded_agent import silence_forfeit_log
-from runners.hosting.interruption import exit_code, stop_on_signal_then_force_exit
+from runners.hosting.interruption import exit_code, stop_on_signal_then_interrupt_then_exit
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar_or_notes
 from runners.terminal.files import TableOutput
@@ -241,12 +241,12 @@ def score_and_output(request: ScoreRequest, options: JudgeOptions, table: TableO
 
     Raises the same errors as ``score_all_agents_unless_stopped``.
     """
-    with stop_on_signal_then_force_exit() as stop:
+    with stop_on_signal_then_interrupt_then_exit() as stop:
         scores = score_all_agents_unless_stopped(request, options, stop)
     if scores is None:
         console.print_note("interrupted: nothing is scored; run the same command again")
         return exit_code()
-    if table.is_printed:
+    if table.is_table_for_people_on_stdout:
         print_scores(scores, table.wide)
     else:
         output_frame(build_score_frame(scores), table)

@@ -83,7 +83,7 @@ def _list_policy_nodes(
     how = "trained by" if how == "trainer" else how
     games = "" if card.is_imported else f", from {format_count_with_noun(learned['games'], 'game')}"
     details = [
-        f"{how} {maker}{games}; {_format_code(card.code)}",
+        f"{how} {maker}{games}; {_format_code_version_and_fingerprint(card.code)}",
         *([f"where {learned['where']}"] if card.is_derived else []),
     ]
     created = f"{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
@@ -120,7 +120,9 @@ def _list_run_nodes(
     share = describe_share(games, archive.count_games(node.id), _format_labels(record.distinct_labels_in_table_order))
     heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
     yield node._replace(
-        heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_format_code(record.code)}",)
+        heading=heading,
+        note=share,
+        details=(f"seed {record.spec['seed']}; {_format_code_version_and_fingerprint(record.code)}",),
     )
     for policy_id, label in _list_policy_ids_with_labels(record):
         below = LineageNode(POLICY, policy_id, node.id, node.depth + 2, f"policy {policy_id}", policy_id, player=label)
@@ -165,6 +167,6 @@ def _list_policy_ids_with_labels(record: RunRecord) -> Iterator[tuple[str, str]]
     yield from dict.fromkeys(policies)
 
 
-def _format_code(code: object) -> str:
+def _format_code_version_and_fingerprint(code: object) -> str:
     fields = code if isinstance(code, dict) else {}
     return f"code {fields.get('version', '?')}, {fields.get('fingerprint', '?')}"

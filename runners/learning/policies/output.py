@@ -24,7 +24,7 @@ def output_policies(root: PurePath, table: TableOutput) -> None:
     with open_archive(root, check=False) as archive:
         policies = archive.policies()
     output_result(policies, table)
-    if table.is_printed and policies.frame.height:
+    if table.is_table_for_people_on_stdout and policies.frame.height:
         readers = {kind: ", ".join(list_reader_names(kind)) for kind in policies.frame["kind"].unique().sort()}
         kinds = [f"{kind} ({names or 'none'})" for kind, names in readers.items()]
         console.print_line(

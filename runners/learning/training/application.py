@@ -18,7 +18,7 @@ from runners.config.application import (
 )
 from runners.config.objectives import SweepTarget
 from runners.config.schemas import TrainConfig
-from runners.hosting.interruption import stop_on_signal_then_force_exit
+from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
 from runners.terminal import console
 from runners.terminal.console import show_progress_bar_or_notes
 
@@ -58,7 +58,7 @@ def _execute_training(request: TrainingRequest) -> CommandOutcome:
     for note in request.notes:
         console.print_note(note)
     with (
-        stop_on_signal_then_force_exit() as stop,
+        stop_on_signal_then_interrupt_then_exit() as stop,
         show_progress_bar_or_notes("training", "games", request.progress) as progress,
     ):
         trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))

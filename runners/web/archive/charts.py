@@ -92,7 +92,7 @@ def build_chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
         names = " and ".join(dict.fromkeys(within))
         raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
     note = f"The first {max_rows:,} of {frame.height:,} rows." if frame.height > max_rows else ""
-    draw = {"bars": _build_bars, "heat map": _build_heat_map}.get(plan.kind, _build_marks)
+    draw = {"bars": _build_bars, "heat map": _build_heat_map}.get(plan.kind, _build_line_or_points)
     return Figure(title, {"width": WIDTH, "height": HEIGHT, **draw(rows, plan)}, "chart-", note)
 
 
@@ -143,7 +143,7 @@ def _build_colour_encoding_or_default(plan: ChartPlan, names: dict[str, str], ro
     return nominal(names[plan.colour], scale=scale, legend=legend)
 
 
-def _build_marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
+def _build_line_or_points(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """Build the marks of a line chart or a scatter plot, with an interval for each value if the plan has intervals."""
     values, names = _build_data_and_field_names(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()

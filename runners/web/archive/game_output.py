@@ -107,12 +107,12 @@ def output_game(root: PurePath, reference: str, run: str | None, output: TableOu
     if animate:
         moving = render_animated_game_svg(logged_games.replay_game_after_each_ply(game)[-1], game.agents, title)
         write_file(output.path or Path(STANDARD_STREAM), moving.encode())
-    elif output.is_printed:
+    elif output.is_table_for_people_on_stdout:
         console.print_line(title)
         _print_game(game, judgements, evaluations, output.wide)
     else:
         output_result(build_game_result(game, judgements, evaluations), output)
-    if output.is_printed and not logged_games.is_fully_judged(game, judgements):
+    if output.is_table_for_people_on_stdout and not logged_games.is_fully_judged(game, judgements):
         some = f"{len(judgements)} of {logged_games.count_free_decisions(game)} decisions are judged"
         command = console.format_annotate_command(root, GameFilter(f"game_id = {game.game_id}", (run_id,)))
         console.print_note(f"{some}; this judges the rest, and the games in the same file: {command}")

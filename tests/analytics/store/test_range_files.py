@@ -18,7 +18,7 @@ from analytics.store.range_files import (
     read_games,
     read_rows,
     read_tallies,
-    write_games,
+    write_game_tables,
 )
 from analytics.store.ranges import StoredRange, compute_checksum
 from analytics.store.schema import TABLE_SCHEMAS
@@ -47,7 +47,9 @@ LINE = record().unit_line
 
 def whole(archive: ArchiveStore, span: tuple[int, int] = (0, 24)) -> StoredRange:
     """Store the games of ``BLOCKS`` in one range."""
-    return write_games(archive, RUN_ID, LINE, PAIRINGS, span, [select_pairs(block, LINE, span) for block in BLOCKS])
+    return write_game_tables(
+        archive, RUN_ID, LINE, PAIRINGS, span, [select_pairs(block, LINE, span) for block in BLOCKS]
+    )
 
 
 @BOTH
@@ -134,7 +136,7 @@ def test_one_pairing_and_games_without_twins_are_ranges_too(archive: ArchiveStor
 def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: ArchiveStore, blocks: list[Block]) -> None:
     before = read_contents(archive)
     with pytest.raises(ValueError, match=r"units 0 to 23"):
-        write_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
+        write_game_tables(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
     assert read_contents(archive) == before
 
 

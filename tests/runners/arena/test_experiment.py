@@ -29,7 +29,7 @@ from runners.arena.batch_engine import Pace
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.execution import execute_request
 from runners.arena.experiment import open_experiment
-from runners.hosting.interruption import stop_on_signal_then_force_exit
+from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import (
@@ -445,7 +445,7 @@ def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
     handler_before, observations = signal.getsignal(signal.SIGINT), []
 
     def work() -> None:
-        with stop_on_signal_then_force_exit() as stop:
+        with stop_on_signal_then_interrupt_then_exit() as stop:
             observations.append((stop.is_set(), signal.getsignal(signal.SIGINT)))
 
     thread = threading.Thread(target=work)

@@ -23,7 +23,7 @@ from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, SequentialTest, find_hypothesis_from_counts
 from analytics.store import sprt_verdicts
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import RequestError
 from runners.arena import experiment, sprt
@@ -197,7 +197,7 @@ def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_arc
     def watch(trial: SequentialTest) -> None:
         if trial.pairs >= 64 and not archive.list_effective_ranges(spec.run_id):
             block = prepare_in_archive(root, *LONG).experiment.engine.play_block(PairRange(0, 0, 64))
-            write_games(archive, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [block])
+            write_game_tables(archive, spec.run_id, spec.unit_line, spec.pairing_labels, (0, 64), [block])
 
     execute_sprt(sprt_experiment, "qarena sprt", threading.Event(), watch)
     assert_as_uninterrupted(root, long_archive)

@@ -225,7 +225,7 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
         yield stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(reproduction, "stop_on_signal_then_force_exit", set_stop)
+        patched.setattr(reproduction, "stop_on_signal_then_interrupt_then_exit", set_stop)
         result = qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7")
     assert result.code == 130
     assert result.err == (

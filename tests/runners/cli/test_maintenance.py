@@ -14,7 +14,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.bench.timing import measure_process
 from tests.analytics.folders import snapshot
@@ -146,7 +146,7 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
     (run,) = other.load_runs()
     for table in ("games", "plies", "tallies"):
         shutil.rmtree(other.folder(table, run.run_id))
-    write_games(other, run.run_id, run.unit_line, run.pairings, (0, 10), [random_block(1, 0, 0, 10)])
+    write_game_tables(other, run.run_id, run.unit_line, run.pairings, (0, 10), [random_block(1, 0, 0, 10)])
     for order in (("one", "two", "both"), ("two", "one", "both")):
         done = qarena("archive", "merge", *(str(tmp_path / name) for name in order))
         assert done.code == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import read_games, write_games
+from analytics.store.range_files import read_games, write_game_tables
 from analytics.store.records import CHECKSUM, add_checksum
 from quarto.batch import Block, Games
 from quarto.notation import format_game
@@ -77,7 +77,7 @@ def test_the_first_game_that_differs_is_shown(root: Path, qarena: Qarena) -> Non
     swapped = [*range(6), 8, 7, 6, *range(9, 16)]  # games 6 and 8 have changed places
     games = Games(*(column[..., swapped].copy() for column in stored_block.games))
     shutil.rmtree(root / "games")
-    write_games(archive, outcome.run_id, record.unit_line, record.pairings, (0, 8), [Block(0, 0, 0, games)])
+    write_game_tables(archive, outcome.run_id, record.unit_line, record.pairings, (0, 8), [Block(0, 0, 0, games)])
     assert qarena("archive", "verify").code == 0
     shown = qarena("archive", "replay", outcome.run_id)
     texts = [

@@ -34,7 +34,7 @@ from runners.hosting import interruption
 from runners.hosting.interruption import (
     exit_on_interrupt,
     silence_unraisable_interrupts,
-    stop_on_signal_then_force_exit,
+    stop_on_signal_then_interrupt_then_exit,
 )
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
@@ -324,7 +324,7 @@ def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeyp
 
     monkeypatch.setattr(interruption, "STOP_SECONDS" if presses == 1 else "LAST_SECONDS", 0.01)
     monkeypatch.setattr(interruption, "flush_and_exit", leave)
-    with interruption.stop_on_signal_then_force_exit() as stop:
+    with interruption.stop_on_signal_then_interrupt_then_exit() as stop:
         assert not stop.is_set()
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
@@ -408,7 +408,7 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
 
     printed: list[type[BaseException]] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: printed.append(unraisable.exc_type))
-    with silence_unraisable_interrupts(), stop_on_signal_then_force_exit() as stop:
+    with silence_unraisable_interrupts(), stop_on_signal_then_interrupt_then_exit() as stop:
         press_ctrl_c()
         assert stop.is_set()
         Dying()
@@ -446,7 +446,7 @@ def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_
 ) -> None:
     with expect_exit(code):
         signal.raise_signal(number)
-    with expect_exit(code), stop_on_signal_then_force_exit() as stop:
+    with expect_exit(code), stop_on_signal_then_interrupt_then_exit() as stop:
         signal.raise_signal(number)
         assert stop.is_set()
         signal.raise_signal(signal.SIGTERM)  # a scheduler that insists; and a second Ctrl-C would be a person's
@@ -456,7 +456,7 @@ def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_
 @pytest.mark.usefixtures("handlers")
 def test_a_signal_that_was_ignored_when_the_command_began_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
-    with exit_on_interrupt(), stop_on_signal_then_force_exit() as stop:
+    with exit_on_interrupt(), stop_on_signal_then_interrupt_then_exit() as stop:
         signal.raise_signal(signal.SIGHUP)
         assert not stop.is_set()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -497,10 +497,10 @@ def test_after_a_swallowed_sigterm_nothing_more_begins() -> None:
     stops = list[threading.Event]()
     with expect_exit(143):
         swallow_sigterm()
-        with stop_on_signal_then_force_exit() as stop:
+        with stop_on_signal_then_interrupt_then_exit() as stop:
             stops.append(stop)
     assert stops == []
-    with stop_on_signal_then_force_exit() as stop:  # of another command in this process
+    with stop_on_signal_then_interrupt_then_exit() as stop:  # of another command in this process
         assert not stop.is_set()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.store.ranges import compute_checksum
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import Block
@@ -86,7 +86,7 @@ def one_pairing(archive: ArchiveStore, blocks: Sequence[Block], **spec: Any) -> 
     run = record(build_spec(pairings=PAIRINGS[:1], **spec))
     archive.write_run_and_unit_count(run)
     pairs = sum(block.pairs for block in blocks)
-    write_games(archive, run.run_id, run.unit_line, PAIRINGS[:1], (0, pairs), blocks)
+    write_game_tables(archive, run.run_id, run.unit_line, PAIRINGS[:1], (0, pairs), blocks)
     return run.run_id
 
 

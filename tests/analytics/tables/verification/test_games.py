@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import write_games
+from analytics.store.range_files import write_game_tables
 from analytics.tables.verification.archive import verify_archive
 from analytics.tables.verification.games import REPORTED_GAMES
 from quarto.batch import Block
@@ -67,7 +67,7 @@ def test_games_without_twins_and_imported_ones_are_checked_by_their_own_numbers(
         (imported, [single_games(1, 0, 0, 4), single_games(1, 1, 4, 6), single_games(1, 2, 10, 2)]),
     ):
         archive.write_run_and_unit_count(run)
-        write_games(archive, run.run_id, run.unit_line, PAIRINGS, (0, 12), blocks)
+        write_game_tables(archive, run.run_id, run.unit_line, PAIRINGS, (0, 12), blocks)
     assert verify_archive(archive).problems == []
     for table in ("games", "plies"):
         shutil.rmtree(archive.folder(table, fixed.run_id))
