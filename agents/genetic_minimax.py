@@ -87,7 +87,7 @@ def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
 
 
 @inline_function
-def finish_game_returning_next_word(
+def complete_game_at_random_returning_next_index(
     genes: Any, individual: Any, position: PackedPosition, kept_moves: int, seed: int, index: int, rules: Any
 ) -> int:
     """Complete the game in ``genes``, a row of moves, with random moves after the first ``kept_moves``.
@@ -339,7 +339,9 @@ def genetic_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent:
     for row in range(rows):
         order[row] = uint64(row)
     for row in range(population):
-        index = finish_game_returning_next_word(genes[row], individuals[row], position, int64(0), seed, index, rules)
+        index = complete_game_at_random_returning_next_index(
+            genes[row], individuals[row], position, int64(0), seed, index, rules
+        )
         longest = max(longest, int64(individuals[row].length))
     for generation in range(generations + 1):
         if generation > 0:
@@ -351,7 +353,7 @@ def genetic_minimax_turn(position: PackedPosition, seed: int, rules: Any, agent:
                 row = int64(order[child])
                 for k in range(kept_moves):
                     genes[row, k] = genes[parent, k]
-                index = finish_game_returning_next_word(
+                index = complete_game_at_random_returning_next_index(
                     genes[row], individuals[row], position, kept_moves, seed, index, rules
                 )
             size += offspring

@@ -167,7 +167,7 @@ PIECE_FEATURE_WORDS = PIECE_FEATURES.view(np.uint64)[:, 0]  # [17] each row as o
 BYTE_BIT_WORDS = BYTE_BITS.view(np.uint64)[:, 0]  # [256]
 
 
-def encode_pieces_as_attribute_rows(pieces: Sequence[int]) -> NDArray[np.int8]:
+def encode_one_row_per_piece(pieces: Sequence[int]) -> NDArray[np.int8]:
     """Encode pieces as an observation: [17, 8] int8.
 
     ``pieces`` holds the pieces on cells 0 to 15 and then the piece in hand; ``NONE`` stands for an empty cell or for no
@@ -179,7 +179,7 @@ def encode_pieces_as_attribute_rows(pieces: Sequence[int]) -> NDArray[np.int8]:
 
 def encode_board_and_hand(position: PackedPosition) -> NDArray[np.int8]:
     """Encode the board and the hand of a position as an observation: [17, 8] int8."""
-    return encode_pieces_as_attribute_rows([*board(position), position.hand])
+    return encode_one_row_per_piece([*board(position), position.hand])
 
 
 def unpack_mask(bits: int) -> NDArray[np.int8]:

@@ -20,7 +20,7 @@ from quarto.observations import (
     MAX_DECISIONS,
     SHAPE,
     StepwiseGame,
-    encode_pieces_as_attribute_rows,
+    encode_one_row_per_piece,
     resolve_rules,
 )
 from quarto.rules import NONE
@@ -121,7 +121,7 @@ class PositionObserver:
 
     def set_from(self, state: QuartoState, _player: int) -> None:
         """Write the position of ``state`` into the tensor."""
-        self.dict["observation"][:] = encode_pieces_as_attribute_rows(state.quarto.pieces)
+        self.dict["observation"][:] = encode_one_row_per_piece(state.quarto.pieces)
 
     def string_from(self, state: QuartoState, _player: int) -> str:
         return str(state)

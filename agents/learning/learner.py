@@ -93,7 +93,7 @@ UPDATE_RESULT_TYPE = types.Tuple((types.int64, types.boolean))
 
 
 @inline_function
-def update_from_game(
+def learn_from_game_and_check_room(
     update: UpdateKernel,
     rules: Any,
     agent: Any,
@@ -126,6 +126,6 @@ def learn_games_returning_end_and_has_room(
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for column in range(span[0], span[1]):
-        if not update_from_game(update, rules, agent, training_games, column, games, pieces, cells):
+        if not learn_from_game_and_check_room(update, rules, agent, training_games, column, games, pieces, cells):
             return column + 1, False
     return span[1], True

@@ -66,14 +66,14 @@ def write_dataset(selection: Selection, folder: Path, licence: str) -> None:
             games = f"SELECT run_id, game_id FROM games WHERE (\n{selection.where}\n)"  # noqa: S608  (a condition by design)
             question = f"WITH _chosen AS ({games}) {question} WHERE {belongs}"
         path = folder / f"{table}.parquet"
-        opened.stream(question, _build_writer(path))
+        opened.stream(question, _build_parquet_writer(path))
         if not _scan_csv_or_parquet(path).select(pl.len()).collect().item():
             path.unlink()
     runs = pl.read_parquet(folder / "runs.parquet")
     write_card_and_package(folder, DatasetCard("Games of Quarto", licence, _describe_origin(runs)))
 
 
-def _build_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], None]:
+def _build_parquet_writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], None]:
     def write(rows: pl.LazyFrame, _stop: Callable[[], None]) -> None:
         sink_parquet(rows, path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS)
 

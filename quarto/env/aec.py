@@ -16,7 +16,7 @@ from quarto.observations import (
     ACTIONS,
     SHAPE,
     StepwiseGame,
-    encode_pieces_as_attribute_rows,
+    encode_one_row_per_piece,
     resolve_rules,
     unpack_mask,
 )
@@ -97,7 +97,7 @@ class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
 
     def observe(self, agent: str) -> dict[str, NDArray[np.int8]]:
         legal = self.game.legal_action_mask if agent == self.agent_selection else 0
-        return {"observation": encode_pieces_as_attribute_rows(self.game.pieces), "action_mask": unpack_mask(legal)}
+        return {"observation": encode_one_row_per_piece(self.game.pieces), "action_mask": unpack_mask(legal)}
 
     def step(self, action: int | None) -> None:
         """Carry out the action of the selected seat.

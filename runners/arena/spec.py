@@ -179,7 +179,7 @@ class AgentSpec:
     def check_is_trusted(self) -> None:
         """Raise ``RequestError`` if the agent would run third-party code although the user did not name the agent."""
         if not self.trusted:
-            check_no_third_party_code(f"agent '{self.label}'", self.third_party_code())
+            refuse_third_party_code(f"agent '{self.label}'", self.third_party_code())
 
     def third_party_code(self) -> Iterator[str]:
         """Yield a description of each piece of third-party code that the agent would run.
@@ -265,7 +265,7 @@ class AgentSpec:
         return AgentSpec(**{**fields_by_name, **fields})
 
 
-def check_no_third_party_code(subject: str, code: Iterable[str]) -> None:
+def refuse_third_party_code(subject: str, code: Iterable[str]) -> None:
     """Raise an error if there is third-party code.
 
     Call this only if the user did not name ``subject``, because code that the user named is trusted.
@@ -473,7 +473,7 @@ def _import_class(subject: str, identity: str, trusted: bool) -> type[Any]:
     Raises ``RequestError`` if the class cannot be imported, or if it is third-party code and not ``trusted``.
     """
     if not trusted:
-        check_no_third_party_code(subject, describe_classes_not_allowed_in_data([identity]))
+        refuse_third_party_code(subject, describe_classes_not_allowed_in_data([identity]))
     target = to_class_path(identity)
     module_name, _, class_name = target.rpartition(".")
     try:

@@ -17,8 +17,8 @@ from quarto.observations import (
     StepwiseGame,
     encode_board_and_hand,
     encode_observations_and_masks,
+    encode_one_row_per_piece,
     encode_pieces_and_legal_turns,
-    encode_pieces_as_attribute_rows,
     unpack_mask,
 )
 from quarto.position import PackedPosition
@@ -55,7 +55,7 @@ def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:
     for state, seen, legal in zip(states, observations, masks, strict=True):
         expected = twin(state.position, state.pieces)
         assert np.array_equal(seen, expected)
-        assert np.array_equal(encode_pieces_as_attribute_rows(state.pieces), expected)
+        assert np.array_equal(encode_one_row_per_piece(state.pieces), expected)
         assert np.array_equal(encode_board_and_hand(state.position), expected)
         assert legal.tolist() == [state.legal_action_mask >> action & 1 for action in range(ACTIONS)]
         assert np.array_equal(unpack_mask(state.legal_action_mask), legal)

@@ -26,7 +26,7 @@ from analytics.tables.derived.positions import (
     check_games_complete,
     find_first_row_of_each_ply,
     plies_from_first_rows,
-    replay_boards,
+    replay_board_before_each_placement,
 )
 from quarto.batch import GAME_BITS
 from quarto.bits import piece_to_lanes
@@ -241,7 +241,7 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
     is not from 0 to 15.
     """
     rows, of_plies, rules = len(plies), plies_from_first_rows(plies, len(plies)), record.rules
-    boards = replay_boards(find_first_row_of_each_ply(plies), of_plies, PIECES)
+    boards = replay_board_before_each_placement(find_first_row_of_each_ply(plies), of_plies, PIECES)
     columns = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
     if AGENT_COLUMNS.keys() & set(extra_columns):
         columns |= _compute_giver_and_mover_numbers(plies, record)

@@ -136,7 +136,7 @@ def _fill_boards_and_count_intact_plies(starts: NDArray[np.int64], plies: Plies,
     return end_ply
 
 
-def replay_boards(starts: NDArray[np.int64], plies: Plies, end_ply: int) -> Boards:
+def replay_board_before_each_placement(starts: NDArray[np.int64], plies: Plies, end_ply: int) -> Boards:
     """Replay games, and return the board before each placement of the plies up to but not including ``end_ply``.
 
     ``starts`` is a result of ``find_first_row_of_each_ply``. Raises ``ValueError`` if a game skips one of these plies.
@@ -275,7 +275,7 @@ def derive_positions(
     tables, begins = build_symmetries(rules), find_first_row_of_each_ply(plies)
     starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
     every = plies_from_first_rows(plies, starts[end])
-    boards = replay_boards(begins, every, end)
+    boards = replay_board_before_each_placement(begins, every, end)
     keys, spare = SortKeys.empty(starts[1]), SortKeys.empty(starts[1])
     counts, ends = PositionCounts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
     for ply in of_plies:

@@ -143,11 +143,11 @@ def _verify_file(file: DerivedTableFile, with_rows: bool) -> VerifiedRows:
 def _verify_evaluations(table: DerivedTableFile) -> Iterator[Problem]:
     """Yield the problems of a file of evaluations."""
     games, remedy = merge_games([table.read_games(source) for source in table.sources]), table.table.damaged_file_remedy
-    for fault in _list_faults(pl.concat(table.read_frames()), games, table.record.rules):
+    for fault in _list_evaluation_faults(pl.concat(table.read_frames()), games, table.record.rules):
         yield Problem(table.path, f"{fault}: {remedy}")
 
 
-def _list_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
+def _list_evaluation_faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
     """Yield a sentence for each fault in ``rows``, the evaluations of ``games``."""
     ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
     if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():

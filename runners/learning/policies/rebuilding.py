@@ -26,7 +26,7 @@ from runners.arena.code_fingerprints import build_class_code_record, list_target
 from runners.arena.executors.base import available_cores
 from runners.arena.experiment import count_missing_games
 from runners.arena.request import RunRequest
-from runners.arena.spec import build_from_settings, check_no_third_party_code, describe_classes_not_allowed_in_data
+from runners.arena.spec import build_from_settings, describe_classes_not_allowed_in_data, refuse_third_party_code
 from runners.arena.storage import ArchiveOptions
 from runners.learning.training.policy_build import build_kind_code_record, derive_from_selection
 
@@ -83,7 +83,7 @@ def rebuild_policy(root: PurePath, name_or_id: str, threads: int | None = None, 
         )
     threads, notes = threads or available_cores(), list[str]()
     if not trusted:
-        check_no_third_party_code(
+        refuse_third_party_code(
             f"policy '{card.name}'", describe_classes_not_allowed_in_data(list_targets(card.learned))
         )
     if card.is_derived:

@@ -17,7 +17,7 @@ from agents.learning.learner import (
     UPDATE_TYPE,
     TrainingGames,
     UpdateKernel,
-    update_from_game,
+    learn_from_game_and_check_room,
 )
 from quarto.batch import Games, Lockstep
 from quarto.jit import kernel
@@ -82,7 +82,7 @@ def play_and_learn_and_check_room(
             games.pieces[ply, column], games.cells[ply, column] = pair.pieces[ply, game], pair.cells[ply, game]
         games.plies[column], games.winner[column] = pair.plies[game], pair.winner[game]
         games.ending[column] = pair.ending[game]
-        room = update_from_game(update, rules, agent, training_games, column, games, pieces, cells)
+        room = learn_from_game_and_check_room(update, rules, agent, training_games, column, games, pieces, cells)
         buffers.finished_columns[0] = column + 1
         if not room:
             return column + 1, False

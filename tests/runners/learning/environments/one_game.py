@@ -16,8 +16,8 @@ from quarto.observations import (
     GIFT_CODES,
     TURN_CODES,
     StepwiseGame,
+    encode_one_row_per_piece,
     encode_pieces_and_legal_turns,
-    encode_pieces_as_attribute_rows,
     resolve_rules,
     unpack_mask,
 )
@@ -105,7 +105,7 @@ class OneGame:
             ending = forfeit if forfeit is not None else FULL_BOARD if winner == NONE else LINE
             info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
         reward = 0.0 if truncated or not over or winner == NONE else 1.0 if winner == acting_seat else -1.0
-        observation = np.array(game.pieces, np.int8) if self.turns else encode_pieces_as_attribute_rows(game.pieces)
+        observation = np.array(game.pieces, np.int8) if self.turns else encode_one_row_per_piece(game.pieces)
         return observation, reward, over and not truncated, truncated, info
 
     def _legal(self) -> NDArray[np.bool_]:
