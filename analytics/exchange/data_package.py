@@ -204,7 +204,7 @@ def _build_field_entries(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _find_field_type_in_pandas(kind: pl.DataType, may_be_null: bool) -> str:
-    """Return the type of a column in a data package, which is the type that frictionless finds in the file.
+    """Return the type that a data package must name for a column: the type that frictionless finds in the file.
 
     frictionless reads Parquet with pandas. There, a column of integers becomes floating-point numbers if it may have
     NULLs, and lists become NumPy arrays.

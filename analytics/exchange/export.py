@@ -61,8 +61,8 @@ class ExportRequest:
     def _check_form(self) -> None:
         """Raise ``RequestError`` if an option that the format needs is missing, or if a given option has no effect.
 
-        Formats of episodes need a perspective, which says whose rewards they contain. The licence of a dataset must
-        have the form of a name on the Hub.
+        Episode formats need a perspective, which says whose rewards they contain. The licence of a dataset must be
+        written as the Hugging Face Hub writes names of licences, such as ``cc-by-4.0``.
         """
         if self.form in formats.EPISODE_FORMATS and self.perspective is None:
             raise RequestError(
@@ -113,16 +113,16 @@ def write_export(
     on_written: OnWritten | None = None,
     minari_metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> ExportSummary:
-    """Write the selected games to ``output``, a new file or, for minari and dataset, a new folder.
+    """Write the selected games to ``output``: a new file or, for the formats ``minari`` and ``dataset``, a new folder.
 
     With ``force``, an existing export is replaced. ``on_written`` is called with the number of games written since its
-    last call; it is never called for the format dataset. ``minari_metadata`` adds to the metadata of a Minari dataset,
-    or overrides its usual values.
+    last call; it is never called for the format ``dataset``. ``minari_metadata`` adds to the metadata of a Minari
+    dataset, or overrides its usual values.
 
     Raises ``RequestError`` before anything is written if a path or condition is wrong, or if the requested sample is
-    larger than the number of selected games. The error is also raised if a format of episodes is requested and no game
-    has a step. Raises ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error, nothing
-    new is left at ``output``.
+    larger than the number of selected games. Also raises it if an episode format is requested and no game has a step.
+    Raises ``FailureError`` if a file is damaged or ``output`` cannot be written. After an error, nothing new is left at
+    ``output``.
     """
     _check_output(request, output, force)
     if request.form == DATASET:

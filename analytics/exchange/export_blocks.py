@@ -52,7 +52,7 @@ class ExportBlock(NamedTuple):
 
 
 class _Seating(NamedTuple):
-    """The games of a pairing in which its first agent has one and the same seat, ascending by game id."""
+    """The games of a pairing in which the pairing's first agent has the same seat, in ascending order of game id."""
 
     heading: Heading
     is_partial_run: bool  # the run is not exported whole
@@ -139,10 +139,11 @@ def _is_gapless_unimported_run(archive: ArchiveStore, record: RunRecord) -> bool
 def _list_seatings_of_pairing(
     run_index: int, record: RunRecord, is_partial_run: bool, pairing: int
 ) -> Iterator[_Seating]:
-    """Yield the seatings of a pairing in a run: two if the games of a pair have exchanged seats, otherwise one.
+    """Yield the seatings of a pairing in a run.
 
-    ``run_index`` is the index of the run in the selection. ``is_partial_run`` says that the run is not exported whole;
-    among seatings with the same heading, those of whole runs come first.
+    There are two if the agents exchange seats between the two games of a pair, otherwise one. ``run_index`` is the
+    index of the run in the selection. ``is_partial_run`` says that the run is not exported whole; among seatings with
+    the same heading, those of whole runs come first.
     """
     source = record.spec.get(IMPORTED_KEY, {})
     heading_values = (

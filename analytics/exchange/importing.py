@@ -66,9 +66,9 @@ def import_games(
     """Add the games of a text to an archive, and return the runs that hold them.
 
     A run that is complete in the text keeps its record and its id. The remaining games with the same rules, event, date
-    and opening become one run with fixed seats. If a text has grown since its last import, its new games extend its
-    runs, but new players get a run of their own. ``rules`` are keyed by name, ``code`` has the form that it has in a
-    run's record, and ``command`` is the user's command, for the records.
+    and opening become one run in which the agents of a pairing never exchange seats. If a text has grown since its last
+    import, its new games extend its runs, but new players get a run of their own. ``rules`` are keyed by name, ``code``
+    has the form that it has in a run's record, and ``command`` is the user's command, for the records.
 
     Raises ``RequestError`` if a complete run contradicts its record, or if the archive has different games under the
     same ids: see ``list_whole_runs`` and ``add_missing_games``. Raises ``FailureError`` if the archive cannot be
@@ -87,7 +87,7 @@ def import_games(
 
 
 class ImportBlock(NamedTuple):
-    """The games in a text that have one heading."""
+    """The games of a text that share one heading."""
 
     heading: Heading
     games: Games
@@ -266,9 +266,9 @@ def _write_missing_games(
     """Write the games that the archive lacks, and return their number.
 
     ``blocks_by_pairing`` has each block with the number of its pairing. Each game becomes a unit. The units are
-    numbered from ``first_unit`` in the order of the text, across all pairings. Therefore, no number occurs in two
-    pairings: pairs of games with the same number would have to share an imposed opening, and imported games need not
-    share one.
+    numbered from ``first_unit`` in the order of the text, across all pairings. Therefore each number belongs to one
+    pairing only. If two pairings had pairs with the same number, these pairs would have to share an imposed opening,
+    and imported games need not share one.
     """
     if not blocks_by_pairing:
         return 0

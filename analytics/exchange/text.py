@@ -45,7 +45,7 @@ _VALUE_PATTERN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags of a game. A tag that its line lacks is None, "" or a default value."""
+    """The tags of a game. A tag that the game's line lacks has a default value, which may be empty (None or "")."""
 
     rules: str = CLASSIC_NAME
     event: str = ""

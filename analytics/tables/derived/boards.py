@@ -86,10 +86,11 @@ ORDERED_OPENINGS = pl.Schema(
 def _fill_canonical_board_keys(
     plies: Plies, boards: Boards, mover_chooses: bool, keys: NDArray[np.int64], tables: Symmetries
 ) -> None:
-    """Fill ``keys`` [2, R] with a key of the position before each of ``R`` placements, equal for symmetric positions.
+    """Fill ``keys`` [2, R] with a key for the position before each of ``R`` placements.
 
-    Row 0 of ``keys`` holds the field ``occupied`` of ``CanonicalTurn``, and row 1 the field ``board``. With
-    ``mover_chooses``, the position has no piece in hand, because the mover chooses the piece only with the placement.
+    Symmetric positions get equal keys. Row 0 of ``keys`` holds the field ``occupied`` of ``CanonicalTurn``, and row 1
+    the field ``board``. With ``mover_chooses``, the key's position has no piece in hand, because the mover chooses the
+    piece and the cell together.
     """
     for row in range(plies.piece.shape[0]):
         occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
@@ -145,8 +146,8 @@ def _gather_openings_and_count_intact_plies(
 ) -> int:
     """Gather the pieces and cells [G, 8] of each game's first plies, and the number of these plies [G].
 
-    Returns how many plies are intact, counted from ply 0 and at most 8. Ply 0 is intact. A later ply is intact if the
-    game of each of its rows also has a row in the previous ply. ``starts`` is a result of
+    Returns the number of consecutive intact plies from ply 0 on, at most 8. Ply 0 is intact. A later ply is intact if
+    the game of each of its rows also has a row in the previous ply. ``starts`` is a result of
     ``find_first_row_of_each_ply``.
     """
     game = np.arange(starts[1])  # of each row of the ply
@@ -196,8 +197,9 @@ def _fill_least_pieces(pieces: NDArray[np.int8], ply_counts: NDArray[np.int8], w
     """Fill ``words`` [G] with the least image of each game's pieces [G, 8] under the symmetries of pieces.
 
     A word has four bits for each ply, the first ply in the highest bits. The image of the first piece is 0. The search
-    goes ply by ply. Attributes whose bits have been equal in all images so far form a group of consecutive bits. In
-    each group, the attributes in which the next piece differs from the first piece are moved to the lowest bits.
+    goes ply by ply. Two attributes are in the same group of consecutive bits if no image so far tells them apart: in
+    each image, their bits are equal. Within each group, the attributes in which the next piece differs from the first
+    piece are moved to the lowest bits.
     """
     order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
     begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
@@ -257,9 +259,9 @@ def replay_plies(plies: pl.DataFrame, record: RunRecord, extra_columns: Collecti
 
 
 def _compute_giver_and_mover_numbers(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
-    """Compute the columns ``AGENT_COLUMNS``, by name: the numbers of the agents that gave and placed each ply's piece.
+    """Compute the columns ``AGENT_COLUMNS``, by name: which agent gave each ply's piece, and which placed it.
 
-    Both are 0 for an imposed ply.
+    An agent is given as its number in the run's record, plus 1. Both columns are 0 for an imposed ply.
     """
     game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
     numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()

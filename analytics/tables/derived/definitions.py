@@ -66,9 +66,9 @@ FIRST_PLIES_KEY = ("pairing", "second", "piece", "cell")
 
 
 def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
-    """Count the first plies of games by pairing, agent, piece and cell, as a table with the schema ``FIRST_PLIES``.
+    """Count ply 0 of all games by pairing, agent, piece and cell, as a table with the schema ``FIRST_PLIES``.
 
-    Each ply counts for the agent that placed. At ply 0 this is the agent in seat 1: the second agent of the pairing in
+    A ply 0 counts for the agent that placed the piece, which is the agent in seat 1: the second agent of the pairing in
     game 0 of a pair, and the first agent in game 1.
     """
     outcome = pl.col("outcome")

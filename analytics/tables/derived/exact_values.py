@@ -120,8 +120,8 @@ can_choosing_mover_achieve = to_kernel_called_by_address(_can_choosing_mover_ach
 def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -> int:
     """Return the value of a board without a piece in hand, for the player whose turn it is.
 
-    This is the giver or, if the mover chooses the piece, the mover. The caller must know that the value is at least
-    ``at_least``, which shortens the search.
+    This is the giver or, if the mover chooses the piece, the mover. ``at_least`` is a lower bound of the value that the
+    caller already knows; it shortens the search.
     """
     mover = rules.mover_chooses != 0
     if at_least > 0:
@@ -142,9 +142,9 @@ def solve_board(board: PackedPosition, at_least: int, rules: Any, search: Any) -
 
 @inline_function
 def solve_hand(board: PackedPosition, piece: int, at_least: int, rules: Any, search: Any) -> int:
-    """Return the value of a board for the mover, who has ``piece``, an available piece, in hand.
+    """Return the value of a board for the mover, who holds the available piece ``piece``.
 
-    The caller must know that the value is at least ``at_least``, which shortens the search.
+    ``at_least`` is a lower bound of the value that the caller already knows; it shortens the search.
     """
     if at_least > 0 or can_mover_achieve(board, piece, WIN, rules, search):
         return int64(1)
@@ -215,8 +215,8 @@ def fill_exact_game_values(
 ) -> None:
     """Fill ``values`` for the games from ``start`` up to but not including ``end``, each from ply ``first`` [G] on.
 
-    If ``choices`` is 1, the choices that preserve a value are counted too. If ``search.stopped`` is 1 at the end, the
-    values are meaningless.
+    If ``choices`` is 1, the choices that preserve a value are counted too. If ``search.stopped`` is 1 when the function
+    returns, the search was interrupted, and the values are meaningless.
     """
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     mover = rules.mover_chooses != 0

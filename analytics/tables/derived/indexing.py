@@ -49,10 +49,11 @@ class IndexSummary(NamedTuple):
 def list_index_chunks(
     archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None
 ) -> list[Chunk[IndexExtent]]:
-    """List a chunk for each range of games that is not yet indexed up to but not including ``end_ply``.
+    """List a chunk for each range of games whose index does not yet reach ``end_ply`` (exclusive).
 
-    By default, a run is indexed as deeply as its most deeply indexed range, and at least up to ``END_PLY``. Raises
-    ``FailureError`` if a run has no record, and ``RequestError`` if its record has another schema version.
+    By default, a run is indexed as deeply as its most deeply indexed range, and at least up to ``END_PLY`` (also
+    exclusive). A range whose first plies have not been counted gets a chunk too. Raises ``FailureError`` if a run has
+    no record, and ``RequestError`` if its record has another schema version.
     """
     chunks: list[Chunk[IndexExtent]] = []
     for run_id in run_ids:

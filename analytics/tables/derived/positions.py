@@ -118,9 +118,9 @@ class PositionCounts(NamedTuple):
 def _fill_boards_and_count_intact_plies(starts: NDArray[np.int64], plies: Plies, boards: Boards, end_ply: int) -> int:
     """Fill ``boards`` with the board before each placement of the plies up to but not including ``end_ply``.
 
-    The arrays of ``boards`` must be all zeros at first. Returns how many of these plies are intact, counted from ply 0.
-    Ply 0 is intact. A later ply is intact if the game of each of its rows also has a row in the previous ply.
-    ``starts`` is a result of ``find_first_row_of_each_ply``.
+    The arrays of ``boards`` must be initialised with zeros. Returns the number of consecutive intact plies from ply 0
+    on, at most ``end_ply``. Ply 0 is intact. A later ply is intact if the game of each of its rows also has a row in
+    the previous ply. ``starts`` is a result of ``find_first_row_of_each_ply``.
     """
     for ply in range(1, end_ply):
         row = starts[ply]
@@ -344,10 +344,10 @@ def _map_turns_to_canonical_position(
 def list_canonical_turns(position: PackedPosition, rules: Rules) -> pl.DataFrame:
     """List all turns in a position with their canonical forms.
 
-    If no piece is in hand, turns are listed for each piece that could be in hand. But if the mover chooses the piece,
-    the hand stays empty, and ``own_piece`` is the piece that is placed. Otherwise ``own_piece`` is the gift, NONE for
-    no gift. The rows are sorted by ``own_hand``, ``own_cell`` and ``own_piece``. The other columns are the fields of
-    ``CanonicalTurn``.
+    The columns ``own_hand``, ``own_cell`` and ``own_piece`` describe a turn as it is in ``position``; the rows are
+    sorted by them. The other columns are the fields of ``CanonicalTurn``. If no piece is in hand, turns are listed for
+    each piece that could be in hand. ``own_piece`` is the gift, or NONE for the placement without a gift. If the mover
+    chooses the piece, the hand stays empty instead, and ``own_piece`` is the piece that is placed.
     """
     every = [piece for piece in range(PIECES) if position.available >> piece & 1]
     cells = [cell for cell in range(CELLS) if not position.occupied >> cell & 1]

@@ -109,8 +109,8 @@ def list_extents_greatest_first(archive: ArchiveStore, run_id: str, table: Range
 def select_ranges_with_most_units(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
-    An extent is chosen, and the files with this extent or a greater one are used. The chosen extent is the one for
-    which these files hold the most units; if there are several such extents, it is the greatest.
+    For each extent, the units in the files with this extent or a greater one are counted. The extent with the most
+    units is chosen (the greatest, if several have as many), and the ranges of its counted files are returned.
     """
     extents = list_extents_greatest_first(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
@@ -187,8 +187,9 @@ def list_missing_slices(
 
     The number of units in a slice is a power of two, at most ``max_units``, and a slice begins at a multiple of this
     number; only a slice at the end of the range may have fewer units. Units in ``existing_files`` are not missing, even
-    if these files do not make up the whole range yet. If the files cover all units, the whole range is yielded: the
-    function is called only for ranges without valid files, so some of the files must belong to other games.
+    if these files do not make up the whole range yet. The function is called only for ranges without valid files. So if
+    ``existing_files`` nevertheless cover all units, some of them must have been made from other games, and the whole
+    range is yielded.
     """
     gaps = list_gaps(sorted((file.first, file.end) for file in existing_files), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games

@@ -41,7 +41,7 @@ COPIED_TABLES = ("plies", "tallies", GAMES_FOLDER)  # in the order of writing
 
 
 class MergeOptions(NamedTuple):
-    """The user's choices for conflicts between archives."""
+    """The user's options for resolving conflicts between archives."""
 
     prefix: str = ""  # put before the names of policies that the target has with other content
     other_code: bool = False  # add games to a run of the target that other code played
@@ -238,7 +238,7 @@ def beginning_key(record: RunRecord) -> tuple[datetime, str, str]:
 def list_conflicts(sources: Sequence[ArchiveStore], target: ArchiveStore, options: MergeOptions) -> Iterator[str]:
     """Yield a sentence for each conflict between archives.
 
-    If a source lacks the record of a run, only the missing records are reported.
+    If a source has games of a run but not the run's record, only the missing records are reported.
     """
     without = [
         (source, run_id)
@@ -330,10 +330,11 @@ def _list_code_conflicts(holders: Sequence[_RunHolder], target: ArchiveStore) ->
 
 
 def _is_part_or_plays_same_games(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether ``code`` is one of the versions that played a run, or plays the same games as one of them.
+    """Return whether ``code`` is one of the versions of ``other``, or plays the same games as one of them.
 
-    ``code`` and ``other`` are what two archives record of the run's code; ``other`` names the versions. Two versions
-    are known to play the same games if one of them replayed a sample of a run's games with equal results.
+    ``other`` is what one archive records of a run's code: the versions that played the run. ``code`` is what another
+    archive records. Two versions are known to play the same games if one of them replayed a sample of a run's games
+    with equal results.
     """
     fingerprints = {code.get("fingerprint"), *code.get("same_games", ())}
     return not fingerprints.isdisjoint(
@@ -349,7 +350,8 @@ def _list_record_conflicts(
 ) -> Iterator[str]:
     """Yield a sentence for each record that has the same name but different contents in two archives.
 
-    ``list_contents`` lists the name and the content of each record in an archive. The sentence ends with ``remedy``.
+    ``list_contents`` lists the name and the content of each record in an archive. Each sentence ends with ``remedy``,
+    the advice to the user.
     """
     contents: dict[str, tuple[object, ArchiveStore]] = {}
     for archive in archives:
@@ -404,7 +406,7 @@ def list_policies_to_copy(
 class NameClash(NamedTuple):
     """A name that two archives use for different policies.
 
-    Of each archive, it has the newest policy of that name that the other archive lacks.
+    It holds, for each archive, the newest policy with that name that the other archive lacks.
     """
 
     name: str

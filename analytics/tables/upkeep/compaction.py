@@ -114,10 +114,10 @@ def compact_tables(
 ) -> int:
     """Merge files of neighbouring ranges into larger files, and return how many groups of files were merged.
 
-    All of ``tables`` have files for the same ranges, and these are merged alike. The last table determines which ranges
-    exist, because its files are written last. ``progress`` is called with each group that was merged, and ``on_wait``
-    several times per second. An exception that one of these two functions raises ends the work. Raises ``FailureError``
-    if a file is damaged or cannot be written.
+    All of ``tables`` have files for the same ranges, and the files of every table are merged in the same groups. The
+    last table determines which ranges exist, because its files are written last. ``progress`` is called with each group
+    that was merged, and ``on_wait`` several times per second. An exception that one of these two functions raises ends
+    the work. Raises ``FailureError`` if a file is damaged or cannot be written.
     """
     parent_count, most = 0, min(table.max_merged_files for table in tables)
 
@@ -188,7 +188,7 @@ def build_many_similar_files_condition(siblings: int, most_units: int | None = N
     """Build the condition under which small files are merged automatically.
 
     There must be at least ``siblings`` files, with at most ``most_units`` units in total. If a single file holds more
-    than ``1 / LARGE_FILE_SHARE`` of these units, there must be at least twice as many files.
+    than ``1 / LARGE_FILE_SHARE`` of these units, there must be at least ``2 * siblings`` files.
     """
 
     def are_many_similar_files(children: Ranges) -> bool:
@@ -299,7 +299,7 @@ class CompactionSummary(NamedTuple):
 
 
 def _build_games_condition(archive: ArchiveStore, run_id: str, size: int) -> GroupCondition:
-    """Build the condition on which files of games are merged into one file of at most ``size`` bytes."""
+    """Build the condition under which files of games are merged into one file of at most ``size`` bytes."""
     return build_all_or_none_annotated_condition(
         archive, run_id, build_size_condition(archive, run_id, STORED_TABLES, size)
     )

@@ -36,7 +36,7 @@ def copy_table_and_convert_jobs(backend: Backend, root: PurePath) -> None:
 
 
 def rename_word_in_record(name: str, values: RecordValues) -> RecordValues:
-    """Return the values of a record in which ``NEW_WORD`` replaces ``OLD_WORD``.
+    """Return the values of a record, with ``OLD_WORD`` replaced by ``NEW_WORD``.
 
     ``name`` is the path of the record relative to the root of the archive.
     """
@@ -80,9 +80,10 @@ def _convert_jobs(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, 
 
 
 def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a card's entry ``learned``, which says how its policy was learned, with ``NEW_WORD`` for ``OLD_WORD``.
+    """Return the entry ``learned`` of a card, with ``OLD_WORD`` replaced by ``NEW_WORD``.
 
-    If the training's id is a hash of settings that contain ``OLD_WORD``, the id is computed anew.
+    The entry says how the card's policy was learned. If the training's id is a hash of settings that contain
+    ``OLD_WORD``, the id is computed anew.
     """
     converted = _rename_key(learned) | {"parameters": _convert_settings(learned["parameters"])}
     if "derivation" in learned:
@@ -101,7 +102,8 @@ def _convert_learning(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> d
 def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield two sets of fields; a training's id may be the hash of either.
 
-    The first set is for a policy that was derived from games, the second for a self-improvement of any length.
+    The first set is for a policy that was derived from games. The second is for a policy that a training by
+    self-improvement made; it leaves out the number of generations, because a training that is continued keeps its id.
     """
     parameters = learned["parameters"]
     yield {"kind": learned["trainer"], "settings": parameters, "where": learned.get("where")}
@@ -110,7 +112,11 @@ def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping
 
 
 def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a kind, or of a trainer that names a kind, with ``NEW_WORD`` for ``OLD_WORD``."""
+    """Return the settings of a kind, or of a trainer that names a kind, with ``OLD_WORD`` replaced by ``NEW_WORD``.
+
+    The word is replaced in two values: the setting ``method`` of ``line_values``, and the label in the setting
+    ``kind``.
+    """
     converted = dict(settings)
     if settings.get("_target_") == LINE_VALUES and settings.get("method") == OLD_WORD:
         converted["method"] = NEW_WORD
@@ -120,12 +126,15 @@ def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_label(kind: str) -> str:
-    """Replace ``OLD_WORD`` with ``NEW_WORD`` in a label ``line_values(method=…)``; return any other label unchanged."""
+    """Replace ``OLD_WORD`` with ``NEW_WORD`` in a label of the form ``line_values(method=…)``.
+
+    Any other label is returned unchanged.
+    """
     return METHOD_IN_LABEL.sub(rf"\1{NEW_WORD}", kind) if kind.startswith("line_values(") else kind
 
 
 def _replace_old_word_in_setting(key: str, text: str) -> str:
-    """Return ``text``, the value of a job's setting ``key``, with ``NEW_WORD`` for ``OLD_WORD``."""
+    """Return ``text``, the value of the setting ``key`` of a job, with ``OLD_WORD`` replaced by ``NEW_WORD``."""
     if key == "kind.method":
         return _replace_if_equal(text, OLD_WORD, NEW_WORD)
     return _convert_label(text) if key == "trainer.kind" else text

@@ -41,10 +41,10 @@ PLIES_FOLDER = "plies"
 
 
 class RunTableFiles(NamedTuple):
-    """All table files of a run by their fate: the files that are needed, and those that were replaced.
+    """The table files of a run that are needed, and those that were replaced.
 
-    Needed are also files that no reader uses, but that hold something found nowhere else; so this is not what readers
-    read, which is in ``analytics.questions.sql.archive_files.ArchiveFiles``.
+    A file may be needed although no reader uses it, because it holds something found nowhere else. For the files that
+    readers use, see ``analytics.questions.sql.archive_files.ArchiveFiles``.
     """
 
     needed: set[PurePath]
@@ -70,9 +70,9 @@ class _TableListing(NamedTuple):
 
 
 class _GameFiles:
-    """A run's files of games by their fate, from which the fate of the run's other table files follows.
+    """A run's files of games in three classes: files that readers use, other files that must stay, and replaced files.
 
-    There are files that readers use, other files that must stay, and replaced files.
+    The class of the run's other table files follows from these.
     """
 
     def __init__(self, archive: ArchiveStore, run_id: str, listing: _TableListing) -> None:
@@ -94,7 +94,7 @@ class _GameFiles:
     def select_derived_files_of_hidden_games(self, files: Iterable[StoredRange]) -> set[StoredRange]:
         """Select those files of a derived table that belong to hidden games.
 
-        Hidden games are in files that must stay although readers use other games of the same units.
+        A game is hidden if readers use another game of the same unit instead, but the file with the game must stay.
         """
         files, names = [*files], {file[:3] for file in self.hidden}
         return {
@@ -235,7 +235,7 @@ def parse_age(age: str) -> float:
 
 
 def list_unneeded_files(archive: ArchiveStore) -> list[UnneededFile]:
-    """List the files in the archive's folders that no reader uses.
+    """List those files in the folders of the archive that no reader uses.
 
     The replaced files come first, then all others by path. Raises ``FailureError`` if a policy's card is damaged,
     because the files that it names are then unknown.
@@ -288,9 +288,10 @@ def _list_policy_files(archive: ArchiveStore) -> Iterator[PurePath]:
 
 
 def remove_unneeded_files(archive: ArchiveStore, files: Sequence[UnneededFile], least_age: float) -> list[UnneededFile]:
-    """Remove the files that are the archive's own and at least ``least_age`` seconds old; return the removed files.
+    """Remove those of ``files`` that are named as the archive names files and are old enough; return the removed files.
 
-    Files that have become needed meanwhile stay. Raises ``FailureError`` if a file cannot be removed.
+    A file is old enough if its age is at least ``least_age`` seconds. Files that have become needed meanwhile stay.
+    Raises ``FailureError`` if a file cannot be removed.
     """
     able = [file for file in files if file.is_own_and_old_enough(least_age)]
     needed = set(_list_policy_files(archive)) if able else set[PurePath]()

@@ -19,9 +19,10 @@ from quarto.errors import FailureError
 def select_replaced_files(
     archive: ArchiveStore, run_id: str, files: Iterable[StoredRange], games: Ranges
 ) -> set[StoredRange]:
-    """Select the files of a run whose games are also in ``games``, the ranges of games that readers use.
+    """Select those of a run's files whose games are all also in ``games``.
 
-    ``files`` are all of the run's files of games. Files that readers use are never selected.
+    ``games`` are the ranges of games that readers use. ``files`` are all of the run's files of games. Files that
+    readers use are never selected.
     """
     needed = {archive.resolve_slice_to_file(run_id, stored) for stored in games}
     ineffective = [file for file in files if file not in needed]
@@ -68,11 +69,11 @@ def _select_tiles(files: Sequence[StoredRange], parent: StoredRange) -> Iterable
 
 
 def _extend_sums(sums: dict[int, set[int]], near: int, far: int, fingerprint: int) -> None:
-    """Extend all sequences of files that end at one end of a file by this file.
+    """Append a file to every sequence of files that stops at its end ``near``.
 
-    ``sums`` holds, for each unit, the sums of the fingerprints of the sequences that end there. Each sum at unit
-    ``near``, one end of the file, is increased by ``fingerprint`` and added to the sums at unit ``far``, its other end.
-    A unit keeps at most ``MAX_SUMS`` sums.
+    ``near`` and ``far`` are the units at the two ends of the file. ``sums`` holds, for each unit, the sums of the
+    fingerprints of the sequences that stop there. Each sum at ``near``, plus ``fingerprint``, is put into the set of
+    sums at ``far``. A unit keeps at most ``MAX_SUMS`` sums.
     """
     reached = {(total + fingerprint) % MODULUS for total in sums.get(near, ())}
     far_sums = sums.setdefault(far, set())

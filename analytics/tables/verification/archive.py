@@ -170,7 +170,7 @@ def _verify_run(
 def _count_effective_rows(
     rows: pl.DataFrame, record: RunRecord, file: StoredRange, effective_ranges: Sequence[StoredRange]
 ) -> int:
-    """Count the rows of a file that readers use.
+    """Count those rows of a file that readers use.
 
     ``rows`` are all rows of ``file``. Readers use the ranges ``effective_ranges``, which are the whole file or slices
     of it.
@@ -226,7 +226,8 @@ def _verify_nothing_lost(archive: ArchiveStore, record: RunRecord, ranges: Range
 def _verify_runs_of_verdicts_and_jobs(archive: ArchiveStore) -> Iterator[Problem]:
     """Yield a problem for each verdict and each job of a sweep whose run has no record.
 
-    Damaged verdicts and jobs are found elsewhere, and policies do not need their runs.
+    Other checks report damaged verdicts and jobs. Policies are not checked, because a policy does not need the runs
+    that it was learned from.
     """
     recorded = {*archive.list_recorded_run_ids()}
     for path in sprt_verdicts.list_verdict_files(archive):

@@ -74,12 +74,12 @@ class DerivedTableFile:
         return read_parts_or_raise_value_error(self.archive.backend, self.path, self.table.schema, rows)
 
     def read_games(self, source: StoredRange) -> RangeGames:
-        """Read the games in ``source``, a range of games, that lie in the range of this file."""
+        """Read those games of the stored range ``source`` that lie in the range of this file."""
         games = read_games(self.archive, self.record.run_id, source)
         return games.select_units(self.record.unit_line, self.stored.first, self.stored.end)
 
     def derive_rows(self, source: StoredRange, deriver: RowDeriver) -> Iterator[pl.DataFrame]:
-        """Yield, as one part, the rows that ``deriver`` makes of the games in ``source`` for this file's range.
+        """Apply ``deriver`` to the games in ``source`` that lie in this file's range, and yield the rows as one part.
 
         Raises ``FailureError`` if the games are invalid.
         """
@@ -305,7 +305,7 @@ def _merge_sums(table: DerivedTableFile, tables: Sequence[Iterator[pl.DataFrame]
 def _write_to_spool_and_iterate(frames: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
     """Write rows to a temporary file, and return an iterator over these rows in parts of ``rows`` rows.
 
-    The file is written before this function returns, so that little is in memory.
+    The whole file is written before this function returns, so that the rows need not be held in memory.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
     file.write(encode_parquet((part for frame in frames for part in frame.iter_slices(rows)), schema))

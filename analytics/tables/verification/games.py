@@ -40,9 +40,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class RangeFiles:
-    """The two files that hold the games and the plies of one range of games that readers use, for verification.
+    """For verification: the two files that hold the games and the plies of one range that readers use.
 
-    ``analytics.tables.upkeep.garbage.RunTableFiles`` has the files of a whole run, also those that no reader uses.
+    ``analytics.tables.upkeep.garbage.RunTableFiles`` has the files of a whole run, including those that no reader uses.
     """
 
     archive: ArchiveStore
@@ -138,7 +138,8 @@ def _verify_pairings_and_labels(files: RangeFiles, games: pl.DataFrame) -> Itera
 def _verify_games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     """Yield a problem for games that break the rules or whose opening is wrong.
 
-    An opening is wrong if it does not have the run's length, or if games that should share it have different openings.
+    An opening is wrong if its number of plies is not the one in the run's record, or if games that should share an
+    opening have different ones.
     """
     game_id, opening = games["game_id"].to_numpy(), games["opening"].to_numpy()
     faulty = [*_verify_replay(files, games, plies)]
@@ -177,7 +178,7 @@ def _verify_replay(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) 
 def _verify_shared_openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
     """Yield a problem unless games that should share an opening have the same imposed plies.
 
-    Both games of a pair have the same opening, and so have the pairs with the same number, one in each pairing.
+    Both games of a pair have the same opening. So do all pairs with the same number in different pairings.
     """
     imposed = int(files.record.spec["opening_plies"])
     size = (imposed, len(game_id))
