@@ -211,9 +211,9 @@ class CandidatePositions(NamedTuple):
 def read_logged_games(archive: ArchiveStore, rules: Rules) -> Games:
     """Read all games of an archive under the given rules, sorted by run id and then by game id.
 
-    The order of the games does not depend on how they are spread over files. Rules with another name but the same lines
-    and chooser count as the given rules. Raises ``RequestError`` if there are no such games, and ``FailureError`` for a
-    file that is missing or damaged.
+    The order of the games does not depend on how they are spread over files. Rules are the given ones if they have the
+    same lines and the same player chooses the piece, whatever their name. Raises ``RequestError`` if there are no such
+    games, and ``FailureError`` for a file that is missing or damaged.
     """
     parts = [
         merge_games(
@@ -261,7 +261,8 @@ def sample_logged_positions(games: Games, piece_count: int, seed: int) -> Iterat
 def _has_line(candidates: CandidatePositions, rules: Rules) -> NDArray[np.bool_]:
     """Return whether each candidate has a finished line, [C].
 
-    On a finished line, the bitwise AND of the four feature bytes is not 0.
+    A byte represents each piece, with one bit for each value of each attribute. On a finished line, the bitwise AND of
+    the four bytes is not 0.
     """
     features = np.zeros((len(candidates.cells), CELLS), np.uint8)
     placed = candidates.pieces[:, :-1]
@@ -336,7 +337,8 @@ class TurnSolver:
     def __init__(self, rules: Rules, threads: int, megabytes: float, min_pieces: int = 0) -> None:
         """Prepare to solve positions that have at least ``min_pieces`` pieces on the board.
 
-        A tablebase is loaded only if it includes boards with more than ``min_pieces`` pieces.
+        A tablebase is loaded only if it includes boards with more than ``min_pieces`` pieces. Otherwise it would not
+        help, because boards are looked up only after a placement.
         """
         self._threads = threads
         tablebase = find_largest_tablebase(rules)

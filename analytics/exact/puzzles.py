@@ -50,7 +50,7 @@ class Puzzle(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The position in notation."""
+        """The position as a text, as ``format_position`` writes it."""
         return format_position(self.position, self.rules)
 
     @property
@@ -68,7 +68,8 @@ class Puzzle(NamedTuple):
         """The difficulty, from 0 to 1: the mean of ``missed`` and of ``depth`` / 16.
 
         ``missed`` is the share of failed attempts by a panel of agents. ``depth`` is the number of placements until the
-        win, or until the last of the other turns has lost.
+        game is over under perfect play: if the turn wins, with this turn; if it draws, with the losing turn that delays
+        the loss longest.
         """
         return (self.missed + self.depth / CELLS) / 2
 
@@ -79,9 +80,10 @@ class Puzzle(NamedTuple):
 
 
 class OnlyTurn(NamedTuple):
-    """The only turn in a position that keeps the value, with this value and the depth.
+    """The only turn in a position that keeps the value, together with this value and the depth of the position.
 
-    The depth is the number of placements until the win, or until the last of the other turns has lost.
+    The depth is the number of placements until the game is over under perfect play. If the turn draws, all other turns
+    lose; the depth then applies to the one of them that delays the loss longest.
     """
 
     cell: int
@@ -108,10 +110,11 @@ def find_only_turn_if_puzzle(solver: Solver, position: PackedPosition) -> OnlyTu
 
 
 def select_varied_easiest_first(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
-    """Select at most ``count`` puzzles, evenly over levels and, within each level, over numbers of pieces and values.
+    """Select at most ``count`` puzzles, spread evenly over the levels.
 
-    A group that has too few puzzles contributes all of them. The result is sorted from easy to hard, and does not
-    depend on the order of ``puzzles``.
+    Within a level, they are spread evenly over the combinations of a value and a number of pieces. A group that has too
+    few puzzles contributes all of them. The result is sorted from easy to hard, and does not depend on the order of
+    ``puzzles``.
     """
     groups: dict[int, dict[tuple[int, int], list[Puzzle]]] = {level: {} for level in LEVELS}
     for puzzle in sorted(puzzles, key=lambda item: hashlib.sha256(item.text.encode()).digest()):

@@ -92,8 +92,8 @@ def check_build(request: TablebaseBuildRequest, available_megabytes: float, tabl
     """Check that the requested tablebase can be built in ``available_megabytes`` of memory.
 
     ``table_count`` is the number of processes, each of which has a search table. Raises ``RequestError`` if a value is
-    out of range, if the build does not fit into memory, or if the file to write is the tablebase of other rules with
-    the same name.
+    out of range, if the build does not fit into memory, or if the file to write already exists and holds the tablebase
+    of different rules that have the same name.
     """
     if not 1 <= request.pieces <= MAX_PIECES:
         raise RequestError(

@@ -71,10 +71,10 @@ POSITIONS_SIGNATURE = types.int64(
 def _fill_position_after_each_gift(
     lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
 ) -> int:
-    """Fill in key, value and source of the position after each gift on ``B`` boards; return the number of positions.
+    """For each gift on each board, fill in the key, the value and the source of the resulting position.
 
-    ``keys``, ``values`` and ``sources`` are arrays [16 B]. The source of a position is the index of its board.
-    Symmetric positions are not merged.
+    Returns the number of positions. There are ``B`` boards. ``keys``, ``values`` and ``sources`` are arrays [16 B]. The
+    source of a position is the index of its board. Symmetric positions are not merged.
     """
     count = int64(0)
     for i in range(len(lanes)):

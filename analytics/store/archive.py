@@ -61,7 +61,7 @@ ExtentFilter = Callable[[str], bool]  # whether an extent of a derived table is 
 
 
 def check_record_format(record: RunRecord) -> RunRecord:
-    """Return the record, or raise ``RequestError`` if its format differs from the archive's."""
+    """Return the record, or raise ``RequestError`` if its format is not the one that this program reads and writes."""
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
             f"run {record.run_id} has format {record.schema_version}, and this program reads and writes format "
@@ -107,9 +107,10 @@ class ArchiveStore:
         return f"'qarena {command}{format_archive_option(self.root)}'"
 
     def format_call(self, function: str, *arguments: str) -> str:
-        """Format a call of a function of ``runners`` that applies to this archive, for messages in Python.
+        """For messages in Python, format a call of a function in ``runners`` with this archive as its first argument.
 
-        ``arguments`` are the keyword arguments as they are written, such as ``choices=True``.
+        The default archive is left out. ``arguments`` are the keyword arguments as they are written, such as
+        ``choices=True``.
         """
         root = [] if self.root == DEFAULT_ARCHIVE else [repr(str(self.root))]
         return f"runners.{function}({', '.join([*root, *arguments])})"
@@ -173,7 +174,7 @@ class ArchiveStore:
     def select_effective(
         self, run_id: str, table: str, extents: frozenset[str], files: Sequence[StoredRange]
     ) -> Ranges:
-        """From ``files``, all files of a run's table, select the ranges that readers use.
+        """Select the ranges that readers use from ``files``, which are all files of a run's table.
 
         ``list_effective_ranges`` says which ranges these are. If the table is computed from the games, only files whose
         extent is in ``extents`` are considered.
@@ -223,7 +224,7 @@ class ArchiveStore:
         )
 
     def find_path_of_containing_file(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
-        """Return the path of a table's file that holds the games of a range.
+        """Among the files of a table, find the one that holds the games of a range, and return its path.
 
         If the range is a slice of a file, that file holds other games too. Raises ``FileNotFoundError`` if there is no
         such file.
@@ -343,9 +344,9 @@ class ArchiveStore:
     def compute_next_run_number(self) -> int:
         """Return the number for a run that begins now: at least 1, and greater than the number of any recorded run.
 
-        Numbers tell in what order runs began, because the clocks of several machines cannot. Two runs that begin at the
-        same moment may get the same number. Records that cannot be read are ignored. Raises ``FailureError`` if the
-        records cannot be listed.
+        Numbers record the order in which runs began; times would not do, because the clocks of several machines may
+        disagree. Two runs that begin at the same moment may get the same number. Records that cannot be read are
+        ignored. Raises ``FailureError`` if the records cannot be listed.
         """
         with explain_errors("list", self.root):
             there = self.backend.list_files_below(self.root / "runs")
@@ -402,8 +403,8 @@ class ArchiveStore:
     def lock_run(self, run_id: str, patience: float = 0.0) -> Iterator[None]:
         """Hold, inside the context, the exclusive right to play a run whose games cannot be repeated identically.
 
-        If another process is playing the run, wait up to ``patience`` seconds for that process to finish, then raise
-        ``RequestError``.
+        If another process is playing the run, wait up to ``patience`` seconds for it to finish. If it is still playing
+        then, raise ``RequestError``.
         """
         path, last = self.root / "runs" / f"{run_id}.writer", time.monotonic() + patience
         with ExitStack() as stack:
@@ -420,8 +421,8 @@ class ArchiveStore:
     def write_file(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         """Write a file in one step. Writing the same content again is harmless.
 
-        Raises ``FailureError`` if the file cannot be written. If the archive was removed, this error is raised too,
-        because a single file would not restore the archive.
+        Raises ``FailureError`` if the file cannot be written, or if the archive was removed: writing would otherwise
+        create an archive that holds only this file.
         """
         with explain_errors("write to", self.root):
             self._check_exists()
@@ -478,7 +479,7 @@ class ArchiveStore:
         return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def list_job_files(self) -> list[PurePath]:
-        """List the paths of all files that have the name of a sweep's job, sorted. Damaged files are included."""
+        """List the paths of all files that are named like the job of a sweep, sorted. Damaged files are included."""
         return [
             path
             for path in self.list_files_below("sweeps")
@@ -511,13 +512,13 @@ def _parse_run_number_or_zero(content: bytes) -> int:
 
 
 def list_newer_run_ids(archive: ArchiveStore) -> list[str]:
-    """List the ids of the runs that are in an archive now and not in this view of it, sorted."""
+    """List, sorted, the ids of the runs that were added to the archive after ``archive`` listed its runs."""
     view_ids = {*archive.list_recorded_run_ids()}
     return [run_id for run_id in ArchiveStore(archive.root).list_recorded_run_ids() if run_id not in view_ids]
 
 
 def is_agent_of_newer_run(archive: ArchiveStore, label: str) -> bool:
-    """Return whether an agent played in a run that is in an archive now and not in this view of it."""
+    """Return whether an agent played in a run that was added to the archive after ``archive`` listed its runs."""
     present_archive, records = ArchiveStore(archive.root), list[RunRecord]()
     for run_id in list_newer_run_ids(archive):
         with suppress(FailureError):  # a damaged record names no agent
@@ -601,9 +602,8 @@ def check_job_location(path: PurePath, job: SweepJob) -> SweepJob:
 def list_lost_ranges(record: RunRecord, ranges: Ranges) -> list[Range]:
     """List the ranges of units that a run had when its record was written but lacks now.
 
-    The record has only the number of units. So the gaps in ``ranges``, the ranges that the run has now, count as lost.
-    The list is empty if the run has at least as many units as it had then, because lost units may have been played
-    again.
+    The record says how many units there were, not which. So if the run has fewer units now, all gaps in ``ranges``, the
+    ranges that it has now, count as lost. Otherwise the list is empty.
     """
     if ranges.units >= record.units:
         return []

@@ -255,7 +255,7 @@ def evaluations_to_frame_if_complete(blocks: Sequence[Block]) -> pl.DataFrame | 
 
 
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
-    """Encode the table ``plies`` one row group at a time, so that each row group is packed while the cache holds it."""
+    """Encode the table ``plies`` one row group at a time, so that each is packed while the processor caches it."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
@@ -279,10 +279,10 @@ def _fill_rows_and_pack_if_full(
 ) -> int:
     """Append rows of one ply to ``columns``; if the columns then have ``min_rows`` rows, pack each column in turn.
 
-    ``filled`` [2] holds the number of rows written and the game to continue with. The columns are packed in ``buffer``,
-    and ``facts`` describes them. Returns the number of rows packed, or 0 when all games have been read; call the
-    function until it returns 0. One call does both steps, because a thread that returns to Python may have to wait
-    there for the other threads that encode.
+    ``filled`` [2] holds the number of rows written and the index of the next game. The columns are packed in
+    ``buffer``, and ``facts`` describes them. Returns the number of rows packed, or 0 when all games have been read;
+    call the function until it returns 0. One call does both steps: between two calls, a thread might have to wait until
+    another thread that encodes releases the interpreter lock (GIL).
     """
     _fill_rows_until_full(games, game_id, ply, filled, columns)
     rows = filled[FILLED_ROWS]

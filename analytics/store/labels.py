@@ -45,9 +45,10 @@ def check_length_and_depth(subject: str, text: str, max_characters: int = MAX_LA
 
 
 def _scan_unquoted_characters(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield the index of each character that may be special, the character, and the number of brackets then open.
+    """Yield, for each character outside quotes, its index, the character and the number of open brackets.
 
-    Characters in quotes, and characters after a backslash, are not special.
+    An opening bracket is itself counted, and a closing one no longer. Quotes, backslashes and the characters after
+    backslashes are left out.
     """
     depth, quote, escaped = 0, "", False
     for index, character in enumerate(text):
@@ -180,8 +181,8 @@ def find_stored_label_or_keep_text(records: Iterable[RunRecord], text: str) -> s
     """Return the stored label of the agent that ``text`` describes, even if ``text`` repeats default values.
 
     For example, ``mcts(iterations=200)`` may be stored as ``mcts``. A label omits the parameters that had their
-    defaults when the run began, but records hold the values of all parameters. So the agent is the one whose label
-    shows only settings that ``text`` also has, and whose stored parameters agree with ``text``. If no stored agent
+    defaults when the run began, but records hold the values of all parameters. So an agent matches if ``text`` has
+    every setting of its label, and if every setting in ``text`` agrees with its stored parameters. If no stored agent
     matches, ``text`` is returned.
     """
     agents = {str(agent["label"]): agent for record in records for agent in record.spec["agents"]}
@@ -191,7 +192,7 @@ def find_stored_label_or_keep_text(records: Iterable[RunRecord], text: str) -> s
 
 
 def format_stale_warning(label: str) -> str:
-    """Format the warning that an agent is in the archive now, but not in the archive as it was when it was opened."""
+    """Format the warning that an agent was added to the archive only after the program opened the archive."""
     return f"agent {label!r} is in a run that was added after the archive was opened: archive.refresh() reads it"
 
 

@@ -34,7 +34,7 @@ ARCHIVE_FORMAT = "quarto-arena archive"
 
 
 class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
-    """The content of the file that makes a folder an archive. Other schema versions may have other fields too."""
+    """The content of the file that makes a folder an archive. Other schema versions may have additional fields."""
 
     format: str
     schema_version: int
@@ -224,10 +224,10 @@ def remember_archive(root: PurePath) -> None:
 
 
 def sound_stamps_path(root: PurePath) -> Path:
-    """Return the path of the cache file that remembers an archive and which of its files are sound.
+    """Return the path of the cache file that records which files of an archive were found undamaged.
 
-    The name of the cache file depends on the location of the archive and on the version of its marker, so a copy of the
-    archive has a cache file of its own.
+    The cache file exists once this user has made, verified or used the archive. Its name depends on the location of the
+    archive and on the version of its marker, so a copy of the archive has a cache file of its own.
     """
     backend = find_backend(root)
     status = backend.status(root / MARKER_NAME)
@@ -284,7 +284,7 @@ class VerifiableFile(NamedTuple):
             return False
 
     def read_stamp(self) -> list[str | int] | None:
-        """Return the stamp by which a sound file is remembered, or None if there is no such file.
+        """Return the stamp that is remembered once the file is found undamaged, or None if the file does not exist.
 
         The stamp consists of the file's checksum and version. A file whose stamp is not the remembered one is verified
         again.
@@ -350,7 +350,7 @@ def _write_sound_stamps(memory: Path, stamps: dict[str, list[str | int]]) -> Non
 
 @cache
 def _remove_old_stamp_files(folder: Path) -> None:
-    """Remove all cache files that have not changed for ``MEMORY_LIFETIME_SECONDS``, of whatever archive.
+    """Remove each cache file, whichever archive it belongs to, that has not changed for ``MEMORY_LIFETIME_SECONDS``.
 
     This is done once per process.
     """

@@ -86,12 +86,12 @@ class PolicyCard(StoredRecord, frozen=True):
     - ``training``: 12 hex digits, the same in all sessions of one training;
     - ``trainer``, its ``parameters``, ``seed`` and ``games``;
     - ``run_ids``: the runs from whose games the policy was learned, in order;
-    - ``command``.
+    - ``command``: the command line that learned the policy.
 
     If the policy was derived from logged games, ``learned`` also has ``where``, the condition that selected the games,
     and ``checksums``, a checksum of the selected games for each run. If it was derived from evaluations,
-    ``evaluations`` has a checksum of the evaluations for each run. A policy that was learned elsewhere has no games,
-    but ``imported``: the ``file`` that it came from and the ``sha256`` of this file.
+    ``evaluations`` has a checksum of the evaluations for each run. If it was learned elsewhere, ``run_ids`` is empty,
+    and ``imported`` has the ``file`` that it came from and the ``sha256`` of this file.
     """
 
     policy_id: Annotated[str, pattern_constraint(POLICY_ID)]

@@ -237,7 +237,7 @@ def read_games(
 
 
 def write_slices(archive: ArchiveStore, run_id: str) -> int:
-    """Write each slice that readers cut from a larger file to a file of its own; return the number of slices.
+    """Write a file for each slice that readers would otherwise cut from a larger file; return the number of slices.
 
     ``ranges.select_effective_slices`` determines the slices. Afterwards readers need not cut files, and compaction can
     merge the slices with their neighbours. Any number of processes may do this at once, because they write the same
@@ -388,7 +388,7 @@ def _tally_from_row(row: Mapping[str, int]) -> Tally:
 
 
 class RunFingerprints:
-    """The fingerprints of a run's games in given files, for whole files and for parts of them."""
+    """The fingerprints of a run's games in the given files, by whole file or by part of a file."""
 
     def __init__(self, archive: ArchiveStore, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
@@ -399,9 +399,9 @@ class RunFingerprints:
         return self.ranges.find_fingerprint(stored.first, stored.end) == stored.fingerprint
 
     def compute_fingerprint(self, stored: StoredRange, first: int, end: int) -> int:
-        """Compute the fingerprint of a file's games in the units from ``first`` up to but not including ``end``.
+        """Compute the fingerprint of the games that the file ``stored`` holds in a range of units.
 
-        Raises ``FailureError`` if the file is damaged.
+        The range goes from ``first`` up to but not including ``end``. Raises ``FailureError`` if the file is damaged.
         """
         if (first, end) == stored[:2]:
             return stored.fingerprint

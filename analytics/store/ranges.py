@@ -61,10 +61,11 @@ class UnitLine(NamedTuple):
     games_a_pair: int  # 2, or 1 where seats are fixed
 
     def pair_range(self, pairing: int, first: int, end: int) -> Range:
-        """Return the first pair of a pairing that has its unit in a range, and the pair after the last such pair.
+        """Return the first pair of a pairing whose unit is in a range, and the pair after the last such pair.
 
         The range of units goes from ``first`` up to but not including ``end``. If units are numbered across all
-        pairings, ``pairing`` is ignored: the pairs then belong to various pairings, which only the game ids tell.
+        pairings, ``pairing`` is ignored: the pairs then belong to various pairings, and only the game ids tell to
+        which.
         """
         if self.pairings == 1:
             return first, end
@@ -327,11 +328,12 @@ def select_effective_slices(files: Iterable[StoredRange]) -> list[FileSlice]:
 
     From left to right, the next file is the one that begins at the first unit not yet covered. If several files begin
     there, the longest is taken; of equally long files, the one with the smallest fingerprint. If no file begins there,
-    the file that reaches furthest among those that began earlier is cut. Its units are used from there until the next
-    file begins, if that file reaches at least as far, and otherwise until its own end.
+    the file that reaches furthest among those that began earlier is cut. Its units are used from there on: until the
+    next file begins if the next file reaches at least as far as the cut one, and otherwise until the end of the cut
+    one.
 
-    Files overlap like this if writers requested different numbers of games, because the last file of a run may end
-    anywhere, or if archives were copied into one another.
+    Files overlap like this in two cases: writers requested different numbers of games (the last file of a run may end
+    anywhere), or archives were copied into one another.
     """
     ordered = sorted(_sort_largest_extent_first(files), key=lambda file: (file.first, -file.end, file.fingerprint))
     slices, reached, index = list[FileSlice](), 0, 0
@@ -372,10 +374,9 @@ def select_disjoint_ranges(files: Iterable[StoredRange]) -> Ranges:
 def select_effective_derived(files: Iterable[StoredRange], games: Ranges) -> Ranges:
     """Select the ranges that readers use from the files of a derived table, which is computed from the games.
 
-    These are ranges of files that match ``games``, the ranges of games that readers use. A file matches if it spans
-    whole ranges of games and their fingerprints add up to its own. Several files match together if they span one range
-    of games and their fingerprints add up to that of the range; this happens, for example, after only the games were
-    compacted.
+    A file is used only if it matches ``games``, the ranges of games that readers use: it spans whole ranges of games,
+    and their fingerprints add up to its own. Several files match together if they span one range of games and their
+    fingerprints add up to that of the range; this happens, for example, after only the games were compacted.
     """
     coarse, finer = [], []
     same = {stored[:3] for stored in games}  # the usual case: a file for each file of games

@@ -95,7 +95,10 @@ def encode_canonical(value: Any) -> bytes:
 
 
 def add_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's JSON values with their checksum: 16 hex digits of the SHA-256 of ``encode_canonical``."""
+    """Return a record's JSON values together with their checksum.
+
+    The checksum is the first 16 hex digits of the SHA-256 of the bytes that ``encode_canonical`` returns.
+    """
     return {**values, CHECKSUM: hashlib.sha256(encode_canonical(values)).hexdigest()[:16]}
 
 
@@ -112,7 +115,7 @@ def choice_constraint(*texts: str) -> msgspec.Meta:
 def convert_values(value: Any, kind: type[T], name: str = "") -> T:
     """Convert JSON values to the type ``kind``. ``name`` is the record's field that holds the values, for messages.
 
-    Raises ``RecordError``, which states the wrong field, its value and what was expected.
+    Raises ``RecordError``, which names the invalid field, its value and what was expected.
     """
     try:
         return msgspec.convert(value, preload_msgspec_type(kind))
@@ -320,7 +323,7 @@ class CodeFields(msgspec.Struct):
 class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its cached properties
     """The record of a run: one executed experiment. Raises ``ValueError`` for an invalid spec or date.
 
-    ``spec`` holds everything that affects the games, and what else the runner needs:
+    ``spec`` holds everything that affects the games, and whatever else the runner needs:
 
     - ``rules``: the fields of ``Rules``;
     - ``agents``: the ``label``, ``target`` and ``params`` of each agent;
@@ -363,7 +366,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
 
     def with_raised_derived_units(self, units: Mapping[str, int]) -> RunRecord:
-        """Return the record with each unit count of a derived table replaced by that in ``units`` if that is greater.
+        """Return the record with the unit count of each derived table raised to at least the count in ``units``.
 
         A derived table is one that is computed from the games. ``units`` is keyed by table. The record keeps the count
         of ``decisions`` elsewhere, in the field ``annotated``.
@@ -379,7 +382,10 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
     @property
     def has_objects(self) -> bool:
-        """Whether an agent of the run was an object of a program, so that nothing can continue the run."""
+        """Whether an agent of the run was a Python object that a program passed in.
+
+        Such a run cannot be continued, because its record cannot recreate the agent.
+        """
         return any(agent["target"] == OBJECT_TARGET for agent in self.spec["agents"])
 
     @property
@@ -445,8 +451,8 @@ def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping
     """Return the description of a run's code after the code ``added`` has added games to the run.
 
     The description of the code that began the run remains; ``extended_by`` has the fingerprints of all other code that
-    added games. ``same_games`` is about code that replayed a sample of the run's games with equal results: it maps the
-    fingerprint of such code to the fingerprints of its agents by label.
+    added games. ``same_games`` lists code that replayed a sample of the run's games with equal results: each key is the
+    fingerprint of such code, and the value maps the labels of agents to their fingerprints in that code.
     """
     fingerprints = [*recorded.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     fingerprints = [

@@ -24,8 +24,8 @@ class Snapshot(ArchiveStore):
     """A view of an archive in which records and ranges stay as they were when the view was made.
 
     The folders of tables other than ``games`` are listed only when they are first needed. This is safe, because a file
-    of a table that is computed from the games is used only if it matches the games. A record that is damaged, or that
-    is lost although its run has games, raises ``FailureError`` when it is read.
+    of a table that is computed from the games is used only if it matches the games. Reading a record raises
+    ``FailureError`` if the record is damaged, or if it is lost but its run has games.
     """
 
     def __init__(self, root: PurePath) -> None:

@@ -46,7 +46,10 @@ def _escape_json(character: str) -> str:
 
 
 def to_line(text: str, max_characters: int = MESSAGE_CHARACTERS) -> str:
-    """Return a text as one line without hidden characters; cut a longer text to ``max_characters`` and add ``…``."""
+    """Return a text as one line without hidden characters.
+
+    If the line is longer than ``max_characters``, it is cut there and ``…`` is added.
+    """
     line = escape_hidden(" ".join(text[: 8 * max_characters].split()))
     return line if len(line) <= max_characters and len(text) <= 8 * max_characters else f"{line[:max_characters]}…"
 
@@ -71,8 +74,8 @@ def escape_and_cut_typed_text(text: str) -> str:
 def check_texts(values: Any, typed_keys: tuple[str, ...] = ()) -> None:
     """Raise ``ValueError`` if a text in JSON values, or a key, is too long or has hidden characters.
 
-    Texts under ``typed_keys``, in the outermost mapping and in the mapping under ``learned``, may be longer and have
-    several lines. Values that are nested too deeply are also an error.
+    The values of ``typed_keys``, in ``values`` itself and in ``values["learned"]``, may be longer and have several
+    lines, because users type them. Values that are nested too deeply are also an error.
     """
     for text, is_typed in _iterate_texts(values, typed_keys):
         most, hidden = (MAX_TYPED, _HIDDEN_IN_TYPED) if is_typed else (MAX_CHARACTERS, _HIDDEN)

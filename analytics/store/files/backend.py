@@ -73,8 +73,8 @@ DEFAULT_ARCHIVE: PurePath = expand_home_if_known(
 def parse_location(text: str | PurePath) -> PurePath:
     """Parse the location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
 
-    ``~`` stands for the user's home folder. Raises ``RequestError`` if a URL is malformed or has another scheme, and
-    for any other value.
+    ``~`` stands for the user's home folder. Raises ``RequestError`` if ``text`` is empty or neither a text nor a path,
+    or if it is a URL that is malformed or has another scheme.
     """
     if isinstance(text, ObjectUrl):
         return text
@@ -412,8 +412,8 @@ class StoreOptions:
         """Return the arguments that Polars' own reader needs besides the environment variables that it reads itself.
 
         ``credential_provider`` is None, because Polars would otherwise ask the libraries of Google and Amazon for
-        credentials if these are installed. Those libraries read different variables from those that obstore reads, and
-        obstore writes the archive.
+        credentials if these are installed. Those libraries read other variables than obstore, which writes the archive,
+        so reading and writing could use different credentials.
         """
         options: dict[str, str] = {}
         if self.scheme == "s3":

@@ -58,7 +58,7 @@ def use_temporary_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _write_temporary(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
-    """Write ``content`` to a temporary file beside ``path``, sync it to the disk, and yield its path.
+    """Write ``content`` to a temporary file beside ``path``, sync that file to the disk, and yield the file's path.
 
     If the temporary file still exists at the end, it is removed.
     """
@@ -137,7 +137,7 @@ def try_lock(path: Path) -> int | None:
     """Lock a file, creating it if needed, and return its open descriptor, or None if the lock is taken.
 
     The lock lasts until the descriptor is closed. The holder of the lock may delete the file. Raises ``OSError`` if the
-    file cannot be opened, or cannot be locked for another reason.
+    file cannot be opened, or if locking fails although the lock is not taken.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -151,7 +151,7 @@ def try_lock(path: Path) -> int | None:
 
 @contextmanager
 def _lock_existing_file(path: Path) -> Iterator[None]:
-    """Lock an existing file inside the context, which one thread or process enters at a time.
+    """Lock an existing file inside the context. Only one thread or process at a time can be in the context.
 
     Raises ``OSError`` if the file cannot be opened or locked.
     """
@@ -432,9 +432,9 @@ def build_filesystem_unless_local(backend: Backend) -> Any:
 
 
 def find_listing_backend(root: PurePath) -> Backend:
-    """Return a backend for one reader of an archive.
+    """Return a backend that may keep the listings of an archive's folders for one reader.
 
-    For object storage, where requests are slow, the backend lists each folder only once.
+    For object storage, where requests are slow, it lists each folder only once. Local folders are listed each time.
     """
     if not isinstance(root, ObjectUrl):
         return _local_backend(root)

@@ -89,7 +89,10 @@ class ObjectFilesystem(AbstractFileSystem):  # type: ignore[misc]  # an extra: s
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """Return the path itself if it exists, because no file of an archive has a pattern in its name."""
+        """Return the path itself if it exists.
+
+        Patterns are not expanded, because no file of an archive has wildcards in its name.
+        """
         return [path] if self.exists(path) else []
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
@@ -135,7 +138,7 @@ class _ObjectFile(io.BufferedIOBase):
         return content
 
     def _widen_range(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range to read for a requested range: whole blocks, the file's tail, or all of a small file."""
+        """Widen a requested range to the range to read: whole blocks, the file's tail, or all of a small file."""
         if self.size <= WHOLE_BYTES:
             return 0, self.size
         if start >= self.size - TAIL_BYTES:

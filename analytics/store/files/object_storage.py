@@ -134,14 +134,14 @@ def _response_error(text: str, status: re.Match[str] | None, store: str, setting
 
 
 class _ObjectVersion(NamedTuple):
-    """The content of an object, and the condition under which a write replaces only this version of the object."""
+    """The content of one version of an object, and the condition for a write: this version is still current."""
 
     content: bytes
     condition: Any
 
 
 def generate_pauses() -> Iterator[float]:
-    """Yield the seconds to wait before each further attempt, without end.
+    """Yield, endlessly, the seconds to wait before each further attempt.
 
     The pauses grow, and they are random so that writers do not collide.
     """

@@ -62,7 +62,7 @@ DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 
 class ColumnStorage(NamedTuple):
-    """The storage of a column's type in Parquet: its physical, converted and logical type."""
+    """A column's type as Parquet represents it: the physical, the converted and the logical type."""
 
     physical: int
     converted: int
@@ -95,8 +95,8 @@ class ColumnChunk(NamedTuple):
 class ParquetBuilder:
     """A Parquet file in memory, built one row group at a time.
 
-    ``schema`` gives the columns by name: integers of 8, 32 or 64 bits, or labels (any other type). ``metadata`` maps
-    keys to texts, which are stored in the footer.
+    ``schema`` maps the names of the columns to their types: integers of 8, 32 or 64 bits; a column of any other type
+    holds labels. ``metadata`` maps keys to texts, which are stored in the footer.
     """
 
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:

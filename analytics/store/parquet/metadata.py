@@ -154,7 +154,10 @@ def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
 
 
 def _find_value_end(content: bytes, offset: int, kind: int) -> int:
-    """Return the offset at which the value at ``offset`` ends. Most of a footer is skipped by this function."""
+    """Return the offset at which the value at ``offset`` ends, without decoding the value.
+
+    Most of a footer is skipped in this way.
+    """
     if kind in (I16, I32, I64):
         while content[offset] >= 0x80:
             offset += 1
@@ -196,7 +199,7 @@ FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
 
 
 class Footer(NamedTuple):
-    """The facts about a table that its footer states."""
+    """The number of rows and the names of the columns that the footer of a table's file states."""
 
     rows: int
     columns: tuple[str, ...]

@@ -85,9 +85,9 @@ def pack_int8_or_int32(
 def pack_int64_as_deltas(
     values: NDArray[np.int64], out: NDArray[np.uint8], start: int, facts: ColumnFacts, column: int
 ) -> int:
-    """Pack 64-bit integers as differences of neighbours, which must fit into 63 bits; return the end index.
+    """Pack 64-bit integers as the differences between neighbours, and return the end index.
 
-    See ``pack_int8_or_int32`` for the parameters.
+    Each difference must fit into 63 bits. See ``pack_int8_or_int32`` for the parameters.
     """
     least, largest, _runs = _find_bounds_and_runs(values)
     end = start + _pack_deltas(values, out[start:])
@@ -188,7 +188,8 @@ def _pack_one_by_one(values: Any, least: int, width: int, out: NDArray[np.uint8]
 def _pack_eights(words: Any, least: int, width: int, out: Any, at: int) -> int:
     """Pack bytes minus ``least`` with 1, 2 or 4 bits each, eight bytes (one word) at a time; return the end index.
 
-    Each of three steps joins neighbours in the word. This is four times as fast as packing one value at a time.
+    The fields of a word are shifted together in three steps, which join pairs, then fours, then all eight. This is four
+    times as fast as packing one value at a time.
     """
     low, high = np.uint64(0x7F7F_7F7F_7F7F_7F7F), np.uint64(0x8080_8080_8080_8080)
     offset = np.uint64(-least & 0xFF) * np.uint64(0x0101_0101_0101_0101)
@@ -257,9 +258,9 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
 
 @inline_function
 def _fill_differences_above_least(values: Any, above: Any) -> int:
-    """Fill ``above`` [128] with each difference of neighbours minus the least difference; return the least difference.
+    """Compute the differences of neighbours, and fill ``above`` [128] with how far each exceeds the least of them.
 
-    ``values`` has 2 to 129 integers. The rest of ``above`` is filled with zeros.
+    Returns the least difference. ``values`` has 2 to 129 integers. The rest of ``above`` is filled with zeros.
     """
     size = np.uint64(values.shape[0] - 1)
     least = values[1] - values[0]
