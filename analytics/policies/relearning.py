@@ -35,7 +35,7 @@ class LearnerState:
         self._set_knowledge(learner.knowledge(rules))
 
     def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
-        """Learn from the games of a block in order, from column ``start`` up to but not including ``end``.
+        """Learn from the games of a block in order, from index ``start`` up to but not including index ``end``.
 
         ``end=None`` means all games from ``start`` on. The knowledge is enlarged when it is full.
         """
@@ -71,7 +71,7 @@ class LoggedTraining(NamedTuple):
         return self.record.labels[self.learner]
 
     def build_training_games(self, first_pair: int) -> TrainingGames:
-        """Build what a learner needs to know about the games that begin with pair ``first_pair``."""
+        """Build what a learner needs to know about a block of games; ``first_pair`` is the number of its first pair."""
         return TrainingGames(
             run_id_to_stream_key(self.record.run_id), first_pair, self.record.unit_line.games_a_pair, self.seat
         )

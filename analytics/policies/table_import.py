@@ -66,7 +66,7 @@ class ImportedPolicy(NamedTuple):
 
 
 def read_policy_table(path: Path) -> pl.DataFrame:
-    """Read from a Parquet or CSV file the columns that make up a policy.
+    """Read the columns that make up a policy from a Parquet or CSV file.
 
     Raises ``RequestError`` for a file that cannot be read, has no rows, or lacks a column.
     """
@@ -256,7 +256,10 @@ def _parse_position_text(text: str, rules_name: str) -> PackedPosition:
 
 
 def _parse_plies(text: str) -> PackedPosition:
-    """Parse a list of plies to the position after them; a last word without a cell is the piece in hand."""
+    """Parse a list of plies to the position after them.
+
+    If the last item of the text has no cell, as the ``7`` in ``F@b1 3@c2 7``, it is the piece in hand.
+    """
     words, hand = text.split(), NONE
     if words and "@" not in words[-1]:
         hand = parse_piece(words.pop())

@@ -119,9 +119,10 @@ DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 def answer_openings(opened: OpenArchive, query: OpeningsQuery, with_turns: bool = True) -> Result:
     """Answer a query about the decisions in a position.
 
-    The first table has the decisions of the kind that the query names or, by default, of the kind that comes next in
-    the position. If the query names no kind and ``with_turns`` is set, a second table has the first ``MAX_TURNS``
-    turns, in the order that the query asks for. The frame has the columns of
+    The first table has the decisions that the query asks for: gifts, placements or turns. By default, they are the
+    decisions that come next in the position: placements if a piece is in hand, gifts if not, and turns if the mover
+    chooses the piece. If the query does not say which decisions it asks for and ``with_turns`` is set, a second table
+    has the first ``MAX_TURNS`` turns, in the order that the query asks for. The frame has the columns of
     ``analytics.questions.openings.explore_position``.
     """
     answer = run_openings_query(opened, query)
@@ -164,7 +165,11 @@ def _build_decisions_table(answer: OpeningsResult, query: OpeningsQuery, max_row
 
 
 def _build_legend(answer: OpeningsResult, rows: pl.DataFrame) -> str:
-    """Build the legend of a table of decisions; it is an ``Advice`` if the last note of the answer is one."""
+    """Build the legend of a table of decisions: what a row stands for, followed by the answer's notes.
+
+    If the last note is an ``Advice``, the legend is an ``Advice``, too, so that it still has both forms of the advice:
+    the command and the Python call.
+    """
     lines = [describe_choices_a_row_stands_for(answer, rows), *map(to_sentence, answer.notes)]
     last = answer.notes[-1] if answer.notes else ""
     if not isinstance(last, Advice):
@@ -181,9 +186,9 @@ def _describe_deciders(query: OpeningsQuery) -> str:
 
 
 def describe_choices_a_row_stands_for(answer: OpeningsResult, rows: pl.DataFrame) -> str:
-    """Describe which choices, equivalent by symmetry, a row of an answer about openings stands for.
+    """Describe the choices that one row of an answer about openings stands for.
 
-    The description has examples from ``rows``.
+    A row stands for all choices that are equivalent by symmetry. The description has examples from ``rows``.
     """
     if answer.first_free:
         return "Up to symmetry: a row stands for as many choices in its position as alike says"
@@ -253,8 +258,9 @@ def build_game_result(game: ArchivedGame, judgements: Judgements, evaluations: L
     - ``seconds``: the time that the turn took, or null if none is logged;
     - ``position``: the position before the decision, in the form that ``quarto.solve`` and ``qarena solve`` take.
 
-    The evaluation of a turn is in the row of its placement. The first gift that an agent chose belongs to no placement:
-    its evaluation is in its own row if the gift begins the game, and otherwise in the row before.
+    The evaluation of a turn is in the row of its placement. The first gift that an agent chooses is a turn without a
+    placement. If this gift begins the game, its evaluation is in the gift's row; after imposed plies, it is in the row
+    of the last imposed placement.
     """
     decisions = list_decisions(game, judgements)
     frame = pl.DataFrame(

@@ -203,10 +203,11 @@ def _build_ply_keyframes(game: Game, ply: int, start: int) -> dict[str, Keyframe
 
 
 def _render_animation_style(element_id: str, keyframes: Keyframes, length: float) -> str:
-    """Render the style that animates an element; ``length`` is the animation's length in decisions.
+    """Render the style that animates an element.
 
-    Before the first keyframe, the element already has that keyframe's style. It keeps the style of the last keyframe
-    until the animation ends.
+    ``length`` is the length of the animation. Like the times of the keyframes, it is a number of decisions, each of
+    which lasts ``DECISION_SECONDS``. Before the first keyframe, the element already has that keyframe's style. It keeps
+    the style of the last keyframe until the animation ends.
     """
     states = [(0, keyframes[0][1]), *keyframes, (length, keyframes[-1][1])]
     frames = "".join(f"{100 * at / length:.2f}%{{{state}}}" for at, state in states)

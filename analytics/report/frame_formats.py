@@ -124,7 +124,7 @@ def format_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool =
 
 
 def _encode_json_row(row: Mapping[str, Any]) -> bytes:
-    """Encode a row as a JSON object in UTF-8, with hidden characters escaped, such as control characters."""
+    """Encode a row as a JSON object in UTF-8; invisible characters, such as control characters, are escaped."""
     text = json.dumps({name: _to_json_value(value) for name, value in row.items()}, ensure_ascii=False)
     return escape_hidden_json(text).encode()
 

@@ -70,7 +70,7 @@ class ReportData:
 
     @cached_property
     def _results_and_names(self) -> NamedResults:
-        """A pair: the results by pairing, in which agents have names instead of labels, and these names."""
+        """The results by pairing, and the names of the agents, which replace the labels in the results."""
         if self.parent is not None:
             results, names = self.parent._results_and_names
             return NamedResults({key: result for key, result in results.items() if key[0] in self.records}, names)
@@ -158,7 +158,8 @@ class ReportData:
     def describe_omitted_agents(self, frame: pl.DataFrame) -> list[str]:
         """Describe how many of the agents in a frame are shown; the result is empty if all are.
 
-        ``frame`` has all rows of a section. An agent may have none there, such as one whose games were not judged.
+        ``frame`` has all rows of a section. Agents without a row in it are not counted, such as an agent whose games
+        were not judged.
         """
         agents = set(frame["agent"].drop_nulls()) - {""} if "agent" in frame.columns else set[str]()
         shown = len(agents & {*self.shown_agents})
@@ -195,7 +196,7 @@ class ReportData:
     def _ratings_by_rules(self) -> dict[str, Ratings]:
         """The ratings, without intervals, by the name of the rule set.
 
-        Rule sets for which no ratings can be fitted are left out, for example if no two different agents met.
+        Rule sets for which no ratings can be fitted, for example because no two different agents met, are left out.
         """
         ratings = dict[str, Ratings]()
         for part in self.rated_parts_by_rules:

@@ -111,7 +111,7 @@ class Result:
         return [*self.omissions, f"the table {self.numbers.title!r} is not printed"]
 
     def __dir__(self) -> list[str]:
-        """Return the names for people, so that completion leaves out what only this project uses."""
+        """Return the names of the attributes that users need, so that completion does not suggest internal ones."""
         return [name for name in super().__dir__() if name not in _INTERNAL_NAMES]
 
     def __repr__(self) -> str:
@@ -146,8 +146,8 @@ class Result:
         Args:
             console: The console of ``rich``.
             wide: Whether to print the tables at full width; None if the caller offers no option ``--wide``.
-            is_document: Whether the output is a document, in which the table ``numbers`` is printed even if
-                ``prints_numbers`` is False.
+            is_document: Whether the output is a document. In a document, the result's table ``numbers`` is printed
+                even if the result's attribute ``prints_numbers`` is False.
 
         """
         drawn = self if is_document or self.prints_numbers else replace(self, numbers=None)

@@ -65,9 +65,9 @@ _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
 @dataclass(frozen=True)
 class SvgPicture:
-    """A picture in SVG that this program writes itself, because that saves the tenth of a second that a renderer takes.
+    """An SVG picture that this program writes itself.
 
-    Notebooks display it as a picture.
+    That saves the time of a renderer, about a tenth of a second. Notebooks display it as a picture.
     """
 
     shapes: str  # elements of SVG; pieces are uses of their symbols
@@ -313,10 +313,12 @@ def render_curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -
     - With ``win_rate``, as in a frame from ``analytics.policies.relearning.compute_learning_curve``, there is one line
       with its 95 % interval.
     - With ``generation``, each column of type Float64 is a line.
-    - With ``strength`` as well as ``generation``, the lines are the columns ``v OPPONENT``. The columns
+    - With ``generation`` and ``strength`` (the mean score against all opponents, which is not drawn), the lines are the
+      columns ``v OPPONENT``: the points per game against each opponent. The columns
       ``v OPPONENT low`` and ``v OPPONENT high`` hold the ends of each line's 95 % interval.
-    - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won``, for each number of pieces on
-      the board (column ``pieces``). Where these errors are missing, ``not_lost`` and ``won`` replace them.
+    - With ``pass``, the number of a pass over the games, the lines are the errors ``held_out_not_lost`` and
+      ``held_out_won``, for each number of pieces on the board (column ``pieces``). Where these errors are missing,
+      ``not_lost`` and ``won`` replace them.
     """
     lines = [line for text in subtitle for line in wrap_text(text, LINE_LETTERS)]
     return render_svg(style_chart(build_curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()

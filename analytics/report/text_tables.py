@@ -132,11 +132,12 @@ def build_escaped_plain_table(table: Table) -> Table:
 
 
 def print_fitting_tables(console: Console, choices: Sequence[Sequence[Table]], wide: bool | None = None) -> None:
-    """Print the first choice of tables that fits the console or, if none fits, the last choice with fewer columns.
+    """Print the first choice of tables that fits the console.
 
-    Each of ``choices`` is a list of tables with the same content, the widest list first. If columns are dropped, a line
-    names them. If the console is not a terminal but, for example, a pipe, or if ``wide`` is true, the first choice is
-    printed at full width. ``wide`` is None if the user has no option ``--wide``.
+    Each of ``choices`` is a list of tables with the same content, the widest list first. If none fits, columns are
+    dropped from the last choice, and a line names them. If the console is not a terminal but, for example, a pipe, or
+    if ``wide`` is true, the first choice is printed at full width. ``wide`` is None if the user has no option
+    ``--wide``.
     """
     fitting = [tables for tables in choices if max(map(compute_table_width, tables)) <= console.width]
     if wide or not console.is_terminal:

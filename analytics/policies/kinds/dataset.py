@@ -87,7 +87,10 @@ class Dataset:
 
     @property
     def evaluation_sums(self) -> dict[str, str]:
-        """No fingerprints of reported values, because a dataset in memory has none: see ``GameStream``."""
+        """An empty dictionary, because a dataset in memory has no values that players reported.
+
+        In a ``GameStream``, this property has a fingerprint of the reported values of each run.
+        """
         return {}
 
     def list_run_spans(self) -> Iterator[RunSpan]:
@@ -118,7 +121,10 @@ class Dataset:
 
 
 def format_fingerprints(sums: Mapping[str, int]) -> dict[str, str]:
-    """Format the sum of the hashes of each run as a fingerprint of 16 hex digits; both are keyed by run id."""
+    """Format sums of hashes, such as the hashes of a run's games, as fingerprints of 16 hex digits.
+
+    The keys of ``sums`` and of the result are run ids.
+    """
     return {run_id: f"{total % MODULUS:016x}" for run_id, total in sums.items()}
 
 
@@ -144,8 +150,9 @@ class GameSource(Protocol):
     def read_evaluation_values_if_any(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """Read the values that players reported for their turns: [16, G] in millionths, NO_VALUE where none is logged.
 
-        Row n holds the value of the turn that placed the piece of ply n. No player chose an imposed placement; the row
-        of the last one holds the value of the first gift that a player chose.
+        Row n holds the value of the turn that placed the piece of ply n. No player chose an imposed placement, so no
+        value belongs to it. The row of the last imposed placement holds the value of the gift after it, the first
+        decision of a player.
         """
         ...
 

@@ -92,9 +92,9 @@ class FittedQ:
 
 
 class FittedLevel(NamedTuple):
-    """The distinct afterstates with the same number of pieces on the board: the games that met each, and their values.
+    """The distinct afterstates with one number of pieces on the board: keys, counts of games, and values.
 
-    All arrays are [K], where K is the number of distinct afterstates.
+    All arrays are [K], where K is the number of distinct afterstates. ``games`` counts the games that met each.
     """
 
     keys: NDArray[np.uint64]
@@ -113,10 +113,14 @@ def fit_best_values_and_update_turns(
     discount: float,
     turn_values: NDArray[np.float64],
 ) -> FittedLevel:
-    """Compute the value of each distinct afterstate: minus ``discount`` times the best result or value after it.
+    """Compute the value of each distinct afterstate from the opponent's best next turn in the games.
 
-    ``keys`` [G] has the key of each game's afterstate with ``pieces`` pieces on the board, or NO_KEY if the game ends
-    before, and ``order`` [G] has the indices of the games sorted by key. ``can_win`` [G] says whether the next
+    The value is minus ``discount`` times the best that the opponent reached after it: 1 if the next placement can
+    finish a line; otherwise, the greatest of the results of the games that ended with this placement and the values of
+    the next turns in the other games.
+
+    ``keys`` [G] has the key of each game's afterstate with ``pieces`` pieces on the board, or NO_KEY if the game ended
+    earlier, and ``order`` [G] has the indices of the games sorted by key. ``can_win`` [G] says whether the next
     placement can finish a line, ``ends`` [G] whether the game ended with it, and ``winner`` [G] which seat won, or
     NONE. ``turn_values`` [G] is updated: on entry it has the value of each game's next turn, and on return the value of
     the turn that led to this afterstate.

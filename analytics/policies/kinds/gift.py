@@ -22,9 +22,10 @@ class Gift:
     ``(losses + smoothing) / (count + 2 * smoothing)``, as if ``smoothing`` more games had been lost and as many more
     had not been lost. A smoothing of 1 gives Laplace's rule of succession.
 
-    Columns: ``pieces``, ``wins``, ``safe``, ``dangers`` int8, ``count`` int64, ``losses`` int64, ``risk`` float64.
-    There is a row for each combination of features that occurs in the games, in ascending order. Raises ``ValueError``
-    for a smoothing below 0.
+    Columns: the features ``pieces``, ``wins``, ``safe`` and ``dangers`` (int8), which ``agents/gifts.py`` explains;
+    ``count``, the number of gifts with these features, and ``losses``, how many of their givers lost (int64); ``risk``
+    (float64). There is a row for each combination of features that occurs in the games, in ascending order. Raises
+    ``ValueError`` for a smoothing below 0.
     """
 
     def __init__(self, smoothing: float = 1.0) -> None:

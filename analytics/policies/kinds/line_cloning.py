@@ -91,9 +91,9 @@ def fill_gifts_and_count_unless_win(
 ) -> int:
     """Fill ``memory.gifts`` with the safe gifts after a placement on each of ``cells`` (bits); return the turn count.
 
-    A turn is a cell with one of its safe gifts. If ``cells`` has more than one cell, so that the mover had a choice of
-    cell, and the piece in hand could finish a line, return 0 so that no turns are compared: the policy's player would
-    win without its weights.
+    A turn is a cell with one of its safe gifts. ``cells`` has only one cell if the placement was imposed. If it has
+    more and the piece in hand can finish a line, return 0, so that no turns are compared: a player with this policy
+    wins at once, without looking at the weights.
     """
     before, byte, turns = memory.boards[0], piece_byte(hand), int64(0)
     fill_line_states(lanes, occupied, words, before)
@@ -185,8 +185,8 @@ def fill_turn_features_and_values(
 def fill_pairwise_gradients_and_add_errors(count: int, memory: TurnMemory, squared_errors: Any) -> None:
     """Write the gradients of the values of ``count`` turns into ``memory.errors``; row 0 is the logged turn.
 
-    The logged turn is compared with each of the other turns. For each head, the mean squared error of these comparisons
-    is added to ``squared_errors`` [HEADS].
+    The logged turn is compared with each of the other turns. The heads are the chances of not losing and of winning.
+    For each head, the mean squared error of these comparisons is added to ``squared_errors`` [HEADS].
     """
     for head in range(HEADS):
         memory.errors[0, head] = np.float32(0.0)
@@ -209,7 +209,7 @@ def learn_and_count_stage_turns(
     fit: StageFit,
     squared_errors: Any,
 ) -> int:
-    """Learn from those turns of the games that left ``stage`` pieces on the board; return the number of these turns.
+    """Learn from the turns that left ``stage`` pieces on the board; return the number of these turns.
 
     ``imposed_and_seats`` [2, G] has, for each game, the number of imposed plies, and the seats whose turns are learned,
     as bits. ``games_words`` [G] has the random words of the games, and ``words`` has the feature tables of the rules.
@@ -262,9 +262,10 @@ class CloningBlock(NamedTuple):
 def select_cloning_block(
     range_games: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool
 ) -> CloningBlock:
-    """Select the games that measure the error if ``held_out`` is set, and otherwise the games to learn from.
+    """Select the held-out games if ``held_out`` is set, and otherwise the games to learn from.
 
-    ``seats`` [G] and ``words`` [G] belong to the games of ``range_games``.
+    The error is measured with the held-out games. ``seats`` [G] and ``words`` [G] belong to the games of
+    ``range_games``.
     """
     rows = np.flatnonzero(is_held_out(words) == held_out)
     taken = range_games.select_rows(rows)

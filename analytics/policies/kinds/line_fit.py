@@ -226,9 +226,11 @@ class StageLearner(Protocol):
     """A function that learns one stage, that is, one number of pieces on the board, from one block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
-        """Learn one stage, and add the number of its boards and their squared errors to ``sums`` [2, 1 + HEADS].
+        """Learn one stage; count its boards and add up their squared errors.
 
-        Row 0 of ``sums`` is for games that are learned from, row 1 for games that measure the error.
+        The count and the errors are added to ``sums`` [2, 1 + HEADS]: column 0 is the number of boards, and the other
+        columns are each head's sum of squared errors. Row 0 is for games that are learned from, row 1 for held-out
+        games, with which the error is measured.
         """
         ...
 

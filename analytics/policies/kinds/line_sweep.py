@@ -128,7 +128,10 @@ class GameSample(NamedTuple):
     games: Games
 
     def select_games(self, held_out: bool) -> GameSample:
-        """Select the games that measure the error if ``held_out`` is set, and otherwise the games to learn from."""
+        """Select the held-out games if ``held_out`` is set, and otherwise the games to learn from.
+
+        The error is measured with the held-out games.
+        """
         rows = np.flatnonzero(is_held_out(self.words) == held_out)
         return GameSample(self.words[rows], Games(*(np.ascontiguousarray(column[..., rows]) for column in self.games)))
 
@@ -193,8 +196,8 @@ def sample_cell_and_safe_gift(
 ) -> SampledTurn:
     """Draw a random cell for ``piece``, and a random gift that is safe after this placement.
 
-    Both follow from the random word ``word``. The gift is NONE if no gift is safe, or if ``piece`` could finish a line
-    on any cell.
+    Both follow from the random word ``word``. The gift is NONE if no gift is safe, or if there is a cell on which
+    ``piece`` finishes a line.
     """
     cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
     safe = available & safe_pieces(lanes | piece_to_lanes(piece) << uint64(cell), occupied | int64(1) << cell, rules)
@@ -212,11 +215,13 @@ def fill_stage_boards(
 ) -> int:
     """Fill ``boards`` with afterstates that have ``stage`` pieces on the board; return the number of afterstates.
 
-    They come from the games with the indices ``span[0]`` up to but not including ``span[1]``. ``turns`` says how many
-    second-last turns each game gets, and how many last turns follow each of them (see ``StagePlan``); the first of each
-    is the logged turn. The logged boards of all these games come first. They are followed by boards whose last turn is
-    replaced with a random one (see ``sample_cell_and_safe_gift``), and then by boards whose second-last turn is
-    replaced as well.
+    They come from the games with the indices ``span[0]`` up to but not including ``span[1]``. Some are logged boards;
+    in the others, the last turn or the last two turns are replaced with random ones (see
+    ``sample_cell_and_safe_gift``). ``turns`` says how many second-last turns each game gets, and how many last turns
+    follow each of them (see ``StagePlan``). The first second-last turn is the logged one, and the first last turn after
+    it is the logged one, too; all others are random.
+
+    The logged boards of all games come first, then the boards with only the last turn replaced, then those with both.
     """
     count = int64(0)
     for number in range(turns[0] * turns[1]):
@@ -282,9 +287,9 @@ def mix_reply_values_into_targets(
 ) -> None:
     """Mix the chances after the best replies, with weight ``share``, into ``targets`` [N, HEADS].
 
-    The replies are valued by ``weights``, the weights of the next stage. For the player who moved to the board, P(not
-    lost) is 1 minus the opponent's greatest P(won) over all replies, and P(won) is 1 minus the opponent's greatest
-    P(not lost). Both are 1 if the opponent has no safe gift after any reply.
+    The replies are valued by ``weights``, the weights of the next stage. For the player whose turn led to the board,
+    P(not lost) is 1 minus the opponent's greatest P(won) over all replies, and P(won) is 1 minus the opponent's
+    greatest P(not lost). Both are 1 if no reply leaves the opponent a safe gift.
     """
     work = allocate_work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
@@ -421,7 +426,10 @@ class LineSweep:
     def _fit_stage(
         self, stage: int, learned_blocks: list[Future[StageExamples]], held_out: list[Future[StageExamples]]
     ) -> NDArray[np.int16] | None:
-        """Fit a stage and add its errors to the curve; return its weights, or None if it has no boards."""
+        """Fit a stage, and record its errors for the learning curve.
+
+        Returns the weights, or None if the stage has no boards.
+        """
         learned, measured = ([block.result().examples for block in futures] for futures in (learned_blocks, held_out))
         learned_blocks.clear()  # their memory is needed for other stages
         size, plan = sum(len(block.targets) for block in learned), self._plans[stage]
@@ -440,7 +448,7 @@ class LineSweep:
 
 
 def learn_and_return_mean_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
-    """Learn from examples; return the mean squared error of each head before learning (Brier's score): [HEADS].
+    """Learn from examples; return the mean squared error of each head before learning (the Brier score): [HEADS].
 
     The errors are NaN if there are no examples.
     """

@@ -69,13 +69,13 @@ def learn_and_count_stage_boards(
     fit: StageFit,
     sums: Any,
 ) -> int:
-    """Learn the boards with ``stage`` pieces from a block of games, and return the number of boards that were learned.
+    """Learn from the boards with ``stage`` pieces in a block of games; return how many boards were learned from.
 
-    The games are learned in their order. The target is the score that the player expected when it made the turn that
-    led to the board. A game is skipped in each of these cases: it is too short; the player's turns are not to be
-    learned; the player did not choose the gift; the player reported no value; the gift can finish a line at once, so
-    that the reply says nothing about the board; or the replies already show how the game ends. The squared errors are
-    added to ``sums`` [HEADS].
+    The games are learned in their order. The target is the score expected by the player whose turn led to the board. A
+    game is skipped in any of these cases: it is too short; this player's turns are not to be learned; the player did
+    not choose the gift; the player reported no value; the gift can finish a line at once, so that the reply says
+    nothing about the board; or the replies already show how the game ends. The squared errors are added to ``sums``
+    [HEADS].
     """
     board, features = np.empty((4, BOARD), np.int64), np.empty(MAX_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)

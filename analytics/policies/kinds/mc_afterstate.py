@@ -186,7 +186,7 @@ def fill_outcome_words(
     words: NDArray[np.uint64],
     span: tuple[int, int],
 ) -> int:
-    """Write a word for each game in ``span`` whose gift at this level a player chose; return the number of words.
+    """Write a word for each game in ``span`` with a gift at this level that was not imposed; return their number.
 
     A word is the key of the game's afterstate, followed by two bits with the outcome for the player who made the turn:
     2 won, 1 drawn, 0 lost. The first word is written to ``words[span[0]]``.

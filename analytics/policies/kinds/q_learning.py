@@ -40,10 +40,11 @@ def learn_views_and_report_room(
     span: tuple[int, int],
     games: Games,
 ) -> tuple[int, bool]:
-    """Learn from the views ``span[0]`` up to but not including ``span[1]`` of a run, or until the table is full.
+    """Learn from the views ``span[0]`` up to but not including ``span[1]`` of a run; stop early if the table is full.
 
-    View ``2 g + s`` is game ``g`` with the learner in seat ``s``; the view is used if bit ``s`` of ``seats[g]`` is set.
-    ``run`` is the run's stream key. Returns the number of the next view, and whether the table still has room.
+    A view is a game as the learner sees it from one seat: view ``2 g + s`` is game ``g`` with the learner in seat
+    ``s``. It is used if bit ``s`` of ``seats[g]`` is set. ``run`` is the run's stream key. Returns the number of the
+    next view, and whether the table still has room.
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for view in range(span[0], span[1]):

@@ -124,8 +124,8 @@ def read_implementations() -> dict[tuple[str, str], Implementation]:
 def find_implementation_or_last_version(player: str, version: str) -> Implementation | None:
     """Return our agents for a published player in this version of the study's program, or else in its last version.
 
-    Return None if neither version is listed. The published player's label is then also the label of our agent, and no
-    difference between the study's text and code is known.
+    Return None if neither version is listed. In this case, our agent has the label under which the player was
+    published, and no difference between the study's text and code is known.
     """
     return read_implementations().get((player, version)) or read_implementations().get((player, ""))
 

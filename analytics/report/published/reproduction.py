@@ -39,7 +39,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True)
 class ComparedRate:
-    """A published figure, and the rates of our agents that play it again.
+    """A published figure, and the rates that our agents reach in the same pairing.
 
     ``text`` is the rate of the agents that follow the study's text, and ``code`` is that of the agents that follow its
     code.

@@ -80,7 +80,7 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     - ``turns``, the number of turns with an evaluation, ``reported``, the number of those with a value, and ``judged``,
       the number of those whose exact value is known;
     - ``value``, ``result`` and ``exact``, the means of the reported values, of the results and of the exact values,
-      from -1 to 1 for the agent;
+      from the agent's point of view (-1 to 1);
     - ``error``, the root mean square of value minus result;
     - ``seconds`` and ``slowest``, the mean and the longest time of a turn.
     """

@@ -62,8 +62,8 @@ def build_section_on_trained_policies(data: ReportData) -> Result:
 def _build_thinned_values_table(curves: list[LearningCurve]) -> Table:
     """Build the table of the values of learning curves.
 
-    If there are ``MAX_ROWS`` values or more, only every n-th step of each curve is kept, so that about ``MAX_ROWS``
-    values remain, or fewer.
+    If there are many values, only every n-th step of each curve is kept, with the same n for all curves. This n is the
+    smallest that leaves fewer than ``MAX_ROWS`` values, or a few more, because the first step of each curve is kept.
     """
     frame = learning_frame(curves)
     step = pl.int_range(pl.len()).over("policy_id", "series")
@@ -156,10 +156,11 @@ def _find_interval(rows: pl.DataFrame, name: str) -> tuple[pl.Series, pl.Series]
 
 
 def _pivot_passes_to_generations(rows: pl.DataFrame) -> pl.DataFrame:
-    """Convert a learning curve with passes to the form of a curve with generations: one row for each pass.
+    """Convert a learning curve by passes over the games to the form of a learning curve by generations.
 
-    There is a column for each kind of error and each number of pieces on the board. The column ``generation`` has the
-    number of the pass.
+    ``rows`` has a row for each pass and number of pieces on the board, and a column for each kind of error. The result
+    has one row for each pass, whose number is in the column ``generation``, and one column for each combination of a
+    kind of error and a number of pieces, such as ``won, 9 pieces``.
     """
     errors = [name for name, kind in rows.schema.items() if kind == pl.Float64]
     long = rows.unpivot(errors, index=["pieces", "pass"], variable_name="error").drop_nulls()

@@ -60,10 +60,12 @@ def build_mistakes_section(data: ReportData) -> Result:
 
 
 def _advise_annotation(data: ReportData, text: str, choices: bool = False) -> Advice:
-    """Add to a remark how to judge the games of a section; with ``choices``, how to count choices, too.
+    """Add to a remark the command and the Python call that judge the games; with ``choices``, they count choices, too.
 
-    The archive is named, and the runs unless they are all or too many, because judging all games may take hours. A
-    report may be read elsewhere, so the command without ``choices`` names none.
+    The call names the archive and the runs of the section, because judging all games of an archive may take hours. If
+    these are all runs of the archive, none is named; otherwise, at most the first ``MAX_NAMED_RUNS`` are. With
+    ``choices``, the command names the same archive and runs. Without ``choices``, it names neither, because the remark
+    is then also part of report pages, which may be read where the archive is not.
     """
     archive, run_ids = data.opened.archive, [*data.records]
     if len(run_ids) == len(archive.list_recorded_run_ids()):
@@ -113,7 +115,10 @@ def build_mistakes_result(data: ReportData, max_positions: int) -> Result:
 
 
 def _build_worst_mistakes_frame(mistakes: Sequence[Mistake]) -> pl.DataFrame:
-    """Build the frame of the positions with the most regret, one row for each, with the whole ids of their games."""
+    """Build the frame of the positions with the most regret.
+
+    Each row is a position. It names the game by the full id of its run and the game's id.
+    """
     return pl.DataFrame(
         [
             (mistake.position_text, *(getattr(mistake, name) for name in WORST_SCHEMA if name != "position"))

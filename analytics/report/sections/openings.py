@@ -98,7 +98,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
 
 
 def _describe_first_free_plies(data: ReportData) -> str:
-    """Describe, if openings were imposed, the ply from which games are counted; otherwise, return ""."""
+    """Describe at which plies the games have their first free decision; return "" if no openings were imposed."""
     games_by_ply: dict[int, int] = {}
     for record in data.records.values():
         ply = record.spec["opening_plies"]

@@ -83,7 +83,7 @@ def build_crosstable_section(data: ReportData) -> Result:
 def build_shown_crosstable(data: ReportData) -> Crosstable:
     """Build the crosstable of the agents that are shown, best first.
 
-    Agents that are not shown count only as opponents.
+    Agents that are not shown have no row and no column, but games against them count in the scores of the shown agents.
     """
     ranked = build_crosstable(data.results_summed_over_runs, data.shared_openings).standings
     return Crosstable(tuple(standing for standing in ranked if standing.agent in data.shown_agents and standing.games))
@@ -147,8 +147,8 @@ def build_ratings_section(data: ReportData) -> Result:
 def _number_superiority_columns(fit: Ratings, frame: pl.DataFrame) -> list[ResultColumn]:
     """Build a column of probabilities for each of the best agents in ``frame``.
 
-    A column has, for each row, the probability that the row's agent is stronger than the column's agent. The heading
-    has the number of the column's agent, which is that of its row.
+    A column has, for each row, the probability that the row's agent is stronger than the column's agent. The heading is
+    ``> n`` if the column's agent is in row n, counted from 1.
     """
     ratings = fit.to_frame().filter(pl.col("agent").is_in(frame["agent"].implode()))
     return [
@@ -177,10 +177,10 @@ def ratings_frame(fit: Ratings, shown: Collection[str] | None = None) -> pl.Data
 
 
 def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) -> Spec:
-    """Build the chart of ratings: for each agent its label, its rating as a number and, below them, a dot.
+    """Build the chart of ratings: for each agent its label, its rating as a number and, below both, a dot.
 
-    The dot has the rating's interval. There is no dot if the games do not bound the rating. ``find_colour`` returns the
-    number of an agent's colour.
+    A line through the dot shows the rating's interval. There is no dot for an infinite rating, such as that of an agent
+    that won all of its games. ``find_colour`` returns the number of an agent's colour.
     """
     labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
     step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
