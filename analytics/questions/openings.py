@@ -44,7 +44,7 @@ MAX_POSITIONS = 200
 
 @dataclass(frozen=True)
 class OpeningsQuery:
-    """A query about decisions: the position, the kind of decision, and the games to count."""
+    """A query about the decisions made in a position: the position, the kind of decision, and the games to count."""
 
     position: str = EMPTY_BOARD
     by: str | None = None  # one of DECISION_KINDS; None: the next decision

@@ -336,8 +336,8 @@ class _RatedAgents:
         """Compute the Elo of each agent, [A], relative to a reference in its group.
 
         The reference is the anchor or, in a group without the anchor, the mean of the group's reference component (see
-        ``_find_reference_component``). If the seat decided every game between agents of the same
-        component, the Elo is NaN for the agents of each reference component with more than one agent.
+        ``_find_reference_component``). If the seat decided every game between agents of the same component, the Elo is
+        NaN for the agents of each reference component with more than one agent.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -465,5 +465,8 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """Compute the share of draws between equal agents from Davidson's draw parameter, as if the seat had no effect."""
+    """Compute the share of draws between equally strong agents from Davidson's draw parameter.
+
+    The share holds for games in which the seat has no effect.
+    """
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

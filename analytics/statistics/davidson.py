@@ -52,7 +52,7 @@ class DavidsonFit(NamedTuple):
     """The most likely parameters of Davidson's model, in natural units (logits, not Elo).
 
     Strengths can be compared only within a component: a set of agents in which a chain of points leads from every agent
-    to every other one. In a chain of points, each agent scored against the next one.
+    to every other one. In a chain of points, each agent scored at least half a point against the next one.
     """
 
     strengths: NDArray[np.float64]  # [A]
