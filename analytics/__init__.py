@@ -52,7 +52,7 @@ def open_archive(
     Args:
         archive: The folder or the URL.
         memory: The most memory that one query of the archive may use, such as ``1GiB`` or a share of the machine's
-            memory. A query that needs more spills to the disk.
+            memory. A query that needs more memory than this spills to disk.
         spill: The most disk space that one query may use, such as ``10GiB``, or None for nine tenths of the free space.
         seconds: The number of seconds after which a query is interrupted, or None for no limit. A server should set a
             limit.

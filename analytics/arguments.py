@@ -42,13 +42,19 @@ def list_run_id_texts(run: Run | Iterable[Run] | None) -> list[str]:
 
 
 def check_text(name: str, value: object, remedy: str) -> None:
-    """Raise ``RequestError`` unless the value of the argument ``name`` is a text or None, with a remedy."""
+    """Raise ``RequestError`` unless the value of the argument ``name`` is a text or None.
+
+    The error message ends with ``remedy``, which says what to pass instead.
+    """
     if value is not None and not isinstance(value, str):
         raise RequestError(f"{name}={describe_value(value)} is no text: {remedy}")
 
 
 def to_whole_number(name: str, value: object) -> int:
-    """Return the value of the argument ``name`` as a whole number, or raise ``RequestError`` if it is none."""
+    """Return the value of the argument ``name`` as an int.
+
+    Raises ``RequestError`` if the value is not a whole number.
+    """
     try:
         return index(value)  # type: ignore[arg-type]  # this is the check
     except TypeError as error:

@@ -49,8 +49,8 @@ class Archive(OpenArchive):
     and ``FailureError`` for damaged files.
 
     Several threads may use one archive, but the archive answers one question at a time; ``fork`` returns a copy with a
-    connection of its own. After ``os.fork``, every question in the new process raises an error that says so. An archive
-    is a context manager, but need not be closed.
+    connection of its own. After ``os.fork``, every question in the new process raises ``RequestError``, because the new
+    process lacks the threads of Polars. An archive is a context manager, but need not be closed.
 
     Examples:
         >>> import analytics
@@ -73,8 +73,8 @@ class Archive(OpenArchive):
 
         Columns: ``first``, ``second``, ``games``; ``wins``, ``draws`` and ``losses`` of the first agent; its ``score``
         and ``win_rate`` (0 to 1) with 95 % intervals (``_low``, ``_high``); ``first_forfeits`` and ``second_forfeits``,
-        the numbers of games that the first and the second agent forfeited, without resignations. With ``by_seat``, the
-        column ``seat`` has the seat of the first agent, and there are no columns for forfeits.
+        the numbers of games that the first and the second agent forfeited, not counting resignations. With ``by_seat``,
+        the column ``seat`` has the seat of the first agent, and there are no columns for forfeits.
 
         Args:
             by_seat: Whether to return a row for each seat of the first agent, not one row for both seats.
@@ -85,7 +85,7 @@ class Archive(OpenArchive):
             agent.
 
         Raises:
-            RequestError: No game meets the filters, or games of several rule sets do.
+            RequestError: No game meets the filters, or the games that do have several rule sets.
 
         Examples:
             >>> import analytics
@@ -114,8 +114,9 @@ class Archive(OpenArchive):
         ``elo`` with its 95 % interval ``low`` and ``high``, in Elo, infinite where the games set no bound; ``games``;
         ``group``, a number from 1, because ratings compare only agents that games connect; ``bounded``, whether the
         rating is finite. Two quantities are the same in all rows, each with its interval (``_low``, ``_high``):
-        ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals (0 to 1).
-        ``above LABEL`` is the probability (0 to 1) that the row's agent is stronger than the agent with that label.
+        ``seat``, the advantage of giving the first piece, in Elo, and ``draws``, the share of draws between equally
+        strong agents (0 to 1). ``above LABEL`` is the probability (0 to 1) that the row's agent is stronger than the
+        agent with that label, null if the two agents are in different groups.
 
         Args:
             anchor: The label of the agent whose rating is ``anchor_elo``, or None for a mean rating of ``anchor_elo``.
@@ -127,7 +128,8 @@ class Archive(OpenArchive):
             A ``Result`` with a row for each agent.
 
         Raises:
-            RequestError: No game meets the filters, games of several rule sets do, or the anchor played none of them.
+            RequestError: No game meets the filters, the games that do have several rule sets, or the anchor played none
+                of them.
 
         Examples:
             >>> import analytics
@@ -149,14 +151,14 @@ class Archive(OpenArchive):
         """Compare two or more runs, each later one with the first, in settings, code, scores, speed and regret.
 
         Args:
-            *runs: Two runs or more: their ids, the first digits of these, or results about one run.
+            *runs: Two or more runs, each given by its id, by the first digits of its id, or by a result about this run.
 
         Returns:
-            A ``Result`` with a row for each pairing and ``run``. Columns: ``first``, ``second``, ``run``, ``games``;
+            A ``Result`` with a row for each pairing in each run. Columns: ``first``, ``second``, ``run``, ``games``;
             ``score`` of the first agent (0 to 1) with its 95 % interval (``_low``, ``_high``); the ``difference`` from
             the score in the first run (-1 to 1) with its interval, and ``p``, its p-value; ``shared_pairs``, the number
-            of pairs of games with equal openings that were compared one by one. The ``tables`` of the result also show
-            settings, speed and regret.
+            of pairs of games that were compared pair by pair, because a pair in the first run has the same opening. The
+            ``tables`` of the result also show settings, speed and regret.
 
         Raises:
             RequestError: A run is not in the archive, a run is named twice, or fewer than two are named.
@@ -188,20 +190,19 @@ class Archive(OpenArchive):
         sort: Literal["games", "score", "losses"] = "games",
         **games: Unpack[GameFilters],
     ) -> Result:
-        """Return the decisions made in a position, up to symmetry, with their results for the player that decides.
+        """Return the decisions made in a position, grouped by symmetry, with their results for the player that decides.
 
-        Columns: ``piece``, ``cell`` and ``gift`` as text, as far as the kind of decision has them; ``alike``, the
-        number of decisions that are equivalent by symmetry; ``games``, and ``share``, their share of all games counted
-        (0 to 1); ``wins``, ``draws``, ``losses`` and ``score`` (0 to 1) of the player that decides; ``win_rate``,
-        ``draw_rate`` and ``loss_rate`` (0 to 1), each with its 95 % interval (such as ``win_low`` and ``win_high``);
-        ``run_id`` and ``game_id`` of a sample game, the first game with such a decision, up to symmetry, and
-        ``sample``, the plies of that game. If the first free decision of each game is counted, there are also the
-        columns ``ply`` and ``position``.
+        Columns: ``piece``, ``cell`` and ``gift`` as text, whichever of them the kind of decision has; ``alike``, the
+        number of decisions in the row's group; ``games``, and ``share``, their share of all games counted (0 to 1);
+        ``wins``, ``draws``, ``losses`` and ``score`` (0 to 1) of the player that decides; ``win_rate``, ``draw_rate``
+        and ``loss_rate`` (0 to 1), each with its 95 % interval (such as ``win_low`` and ``win_high``); ``run_id`` and
+        ``game_id`` of a sample game, the first game with a decision of the group, and ``sample``, the plies of that
+        game. If the first free decision of each game is counted, there are also the columns ``ply`` and ``position``.
 
         Args:
             position: The board and the piece in hand as text, such as ``"..../..../..../.... -"``.
             by: The kind of decision, or None for the next decision in the position.
-            least: Decisions made in fewer games than this are left out.
+            least: Groups of decisions made in fewer games than this are left out.
             imposed: Whether to count imposed decisions, too.
             first_free: Whether to count the first free decision of each game, in whatever position it was made; None to
                 do so only if all decisions at the start of games were imposed.
@@ -209,7 +210,7 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters`` except ``where``, because decisions are counted by run.
 
         Returns:
-            A ``Result`` with a row for each decision.
+            A ``Result`` with a row for each group of decisions that are equivalent by symmetry.
 
         Raises:
             RequestError: The position is invalid, no decision was made there, or ``where`` is given.
@@ -232,10 +233,11 @@ class Archive(OpenArchive):
     def first_plies(self, decision: Literal["placement", "gift"] = "placement", **games: Unpack[GameFilters]) -> Result:
         """Return the placements or gifts at the first three free plies of games, with shares and scores (0 to 1).
 
-        Columns: ``rules``; ``agent``, empty in the rows of all agents together; ``ply``, numbered from 0 at the start
-        of the game; the number ``cell`` (4 * row + column) or ``piece``; ``games``, ``wins``, ``draws`` and ``losses``
-        of the agent that chose; ``share``, the share of this choice among that agent's choices at the ply; ``score``
-        with its 95 % interval ``low`` and ``high``. The free plies of a game are those that were not imposed.
+        Columns: ``rules``; ``agent``, an empty text in the rows that count all agents together; ``ply``, numbered from
+        0 at the start of the game; ``cell`` (4 * row + column) or ``piece``, as a number; ``games``, ``wins``,
+        ``draws`` and ``losses`` of the agent that chose; ``share``, the share of this choice among that agent's choices
+        at the ply; ``score`` with its 95 % interval ``low`` and ``high``. The free plies of a game are those that were
+        not imposed.
 
         Args:
             decision: The kind of decision.
@@ -265,10 +267,10 @@ class Archive(OpenArchive):
         """Return the mean regret in half-points and the share of blunders of each agent, in total and by ply.
 
         The archive needs the exact values that ``runners.annotate`` or ``qarena annotate`` stores. Columns: ``agent``;
-        ``kind``, gift or placement; ``ply``, counted from 0, null in the rows of all plies together; ``decisions``;
+        ``kind``, gift or placement; ``ply``, counted from 0, null in the rows that cover all plies; ``decisions``;
         ``regret``, the mean exact value that a decision gave up, in half-points; ``blunders``, the share of decisions
         with a regret above 0 (0 to 1). ``regret`` and ``blunders`` have 95 % intervals (``_low``, ``_high``). The frame
-        has all plies; people see the totals and the worst positions first.
+        has the totals and the rows by ply; printed tables have the totals and the worst positions.
 
         Args:
             positions: The number of rows of the last table, which lists the positions, up to symmetry, in which agents
@@ -277,11 +279,12 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent, kind of decision and ply. If none of these games is annotated,
-            ``missing`` says so. ``frames["worst"]`` has the rows of the last table: ``position``, up to symmetry;
+            A ``Result`` with a row for each agent, kind of decision and ply. If none of these games is annotated, the
+            field ``missing`` says so. ``frames["worst"]`` has the rows of the last table: ``position``, up to symmetry;
             ``kind``; ``regret`` and the ``value`` before the mistake (1 won, 0 drawn, -1 lost for the player that
-            decides); ``saving``, the number of choices that keep it, null if not counted, of all ``choices``;
-            ``missed``, the number of blunders there; ``run_id``, ``game_id`` and ``ply`` of the worst one.
+            decides); ``choices``, the number of possible choices, and ``saving``, the number of those that keep the
+            value (null if not counted); ``missed``, the number of blunders in the position; ``run_id``, ``game_id`` and
+            ``ply`` of the worst blunder.
 
         Raises:
             RequestError: No game meets the filters.
@@ -300,9 +303,9 @@ class Archive(OpenArchive):
         return self._build_section(lambda data: build_mistakes_result(data, positions), "Mistakes", games)
 
     def evaluations(self, **games: Unpack[GameFilters]) -> Result:
-        """Return the values that agents expected of their turns (-1 to 1), with their errors and the seconds used.
+        """Return the values that agents reported for their turns (-1 to 1), with their errors and the seconds used.
 
-        Columns: ``agent``; ``ply``, counted from 0, null in the rows of all plies together; the numbers of ``turns``,
+        Columns: ``agent``; ``ply``, counted from 0, null in the rows that cover all plies; the numbers of ``turns``,
         of turns with a ``reported`` value, and of turns ``judged`` by exact values; the means of three values from -1
         (lost) to 1 (won): the reported ``value``, the game's ``result``, and the ``exact`` value; ``error``, the root
         mean square difference of value and result; ``seconds``, the mean time of a turn, and ``slowest``, the longest
@@ -312,7 +315,8 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each agent and ply with evaluations, or with ``missing`` if there are none.
+            A ``Result`` with a row for each agent and ply with evaluations. If there are none, the field ``missing``
+            says so.
 
         Raises:
             RequestError: No game meets the filters.
@@ -353,7 +357,7 @@ class Archive(OpenArchive):
         return self._build_section(build_lengths_section, "Game lengths", games)
 
     def learning_curve(self, **games: Unpack[GameFilters]) -> Result:
-        """Return the results of policies that learned in the chosen runs, by the number of games learned from.
+        """Return the results of policies that learned in the chosen runs, by the progress of learning.
 
         Columns: ``policy`` (its name), ``policy_id``; ``series``, what was measured: ``win_rate``, or the name of a
         fitness, error or score; ``step``, the number of games learned from, or the number of the generation or pass;
@@ -364,8 +368,8 @@ class Archive(OpenArchive):
             **games: The filters of ``GameFilters``.
 
         Returns:
-            A ``Result`` with a row for each policy, series and step, or with ``missing`` if no policy learned in
-            these runs.
+            A ``Result`` with a row for each policy, series and step. If no policy learned in these runs, the field
+            ``missing`` says so.
 
         Raises:
             RequestError: No game meets the filters.
@@ -379,9 +383,8 @@ class Archive(OpenArchive):
         """Return the games that meet the filters, sorted by run and id.
 
         The result has the columns of the view ``games``: ``run_id``, ``game_id``; ``pair_id``, the same for the two
-        games with one opening; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a
-        seat, -1 for a draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or
-        ``full_board``.
+        games of a pair; ``pairing``; ``agent_0``, which gives the first piece, and ``agent_1``; ``winner``, a seat, -1
+        for a draw; ``plies``; ``opening``, the number of imposed plies; ``ending``, such as ``line`` or ``full_board``.
 
         Args:
             limit: The largest number of games to return, or None for all games.
@@ -410,7 +413,7 @@ class Archive(OpenArchive):
         return build_list_result("Games", self.sql(f"{from_clause} ORDER BY run_id, game_id{limit_clause}"), total)
 
     def game(self, run: Run, game_id: int) -> Result:
-        """Return one game with a row for each decision and, if the game is annotated, its exact values.
+        """Return the decisions of one game, one row each, with their exact values if the game is annotated.
 
         Columns: ``ply``, ``kind`` (gift or placement), ``seat``, ``agent``, ``choice`` (piece or cell as text),
         ``imposed``, ``value_before`` and ``value_after`` (1 won, 0 drawn, -1 lost for the agent that decides),
@@ -418,7 +421,7 @@ class Archive(OpenArchive):
         which ``quarto.solve`` takes. What was not judged or not logged is null.
 
         Args:
-            run: The id of a run, its first digits, as tables show them, or a result about the run.
+            run: The id of a run, the first digits of the id (as shown in tables), or a result about the run.
             game_id: The id of a game of this run.
 
         Returns:

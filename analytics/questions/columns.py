@@ -96,7 +96,10 @@ VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}  # of exact values
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration, rounded down, in minutes below 2 hours, in hours below 2 days, else in days: ``90 min``."""
+    """Format a duration, rounded down: in minutes below 2 hours, in hours below 2 days, and otherwise in days.
+
+    For example, 5,400 seconds are ``90 min``.
+    """
     minutes = int(seconds // 60)
     if minutes < 120:
         return f"{minutes} min"
@@ -119,7 +122,7 @@ def format_percent_whole(share: float) -> str:
 
 
 def format_percent_tenths_below_ten(share: float) -> str:
-    """Format a share (0 to 1) with at most three digits: in tenths of a percent below 10 %, else in whole percent."""
+    """Format a share (0 to 1) in percent, with one decimal below 10 % and without decimals otherwise."""
     return format_percent_whole(share) if share >= 0.0995 else format_percent_tenths(share)
 
 
@@ -139,7 +142,7 @@ def format_half_points(regret: float) -> str:
 def format_elo(rating: float) -> str:
     """Format a rating or a difference of ratings with one decimal.
 
-    Infinity stands for a rating that the games do not bound.
+    An infinite rating, on which the games set no bound, is written as ∞, with a minus sign if it is negative.
     """
     if math.isinf(rating):
         return "∞" if rating > 0 else f"{MINUS}∞"
@@ -182,8 +185,8 @@ def format_seconds(seconds: float) -> str:
 def format_significant(value: float, digits: int = 4, minus: str = MINUS) -> str:
     """Format a number of unknown unit to ``digits`` significant digits.
 
-    A number whose magnitude is between 1e-9 and 1e9 has no exponent. ``minus`` is the minus sign of numbers without an
-    exponent.
+    A number whose magnitude is between 1e-9 and 1e9 has no exponent. ``minus`` is the character for the minus sign. A
+    number with an exponent has hyphens instead.
     """
     text = f"{value:.{digits}g}"
     if "e" in text and 1e-9 <= abs(value) < 1e9:
@@ -458,15 +461,19 @@ _HIDDEN_IN_CELLS = f"[{HIDDEN_CHARACTERS}--\n]"  # in Rust's syntax; line ends s
 
 
 def escape_hidden_characters(text: str) -> str:
-    """Return ``text`` with its hidden characters made visible; line ends are kept."""
+    """Return ``text`` with hidden characters replaced by escapes; line breaks are kept.
+
+    Hidden characters are control characters and characters that have no width, change the direction of writing or
+    separate lines.
+    """
     return escape_hidden(text, keep="\n")
 
 
 def to_escaped_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
-    """Return a frame as comma-separated values (UTF-8), with hidden characters made visible.
+    """Return a frame as comma-separated values (UTF-8), with hidden characters replaced by escapes.
 
-    With ``for_spreadsheet``, an apostrophe is put before each text that a spreadsheet would read as a formula or a
-    number. Columns of numbers are not changed.
+    ``escape_hidden_characters`` says which characters these are. With ``for_spreadsheet``, an apostrophe is put before
+    each text that a spreadsheet would read as a formula or a number. Columns of numbers are not changed.
     """
     import polars as pl  # the command line imports this module, and few commands write tables
 

@@ -52,7 +52,7 @@ def read_decisions_in_position(
 ) -> pl.DataFrame:
     """Read the decisions that were made in a position in all games of some runs.
 
-    The result has rows of the table ``positions``, with ``run_id`` as the first column. ``turns`` has the turns in
+    The result has the column ``run_id``, followed by the columns of the table ``positions``. ``turns`` has the turns in
     ``position``, as ``list_canonical_turns`` returns them.
     """
     occupied, boards = turns["occupied"][0], turns["board"].to_list()  # boards that differ in the hand are neighbours
@@ -63,8 +63,8 @@ def read_decisions_in_position(
 def read_first_free_decisions(opened: OpenArchive, records: Sequence[RunRecord]) -> pl.DataFrame:
     """Read the first free decision of each game in some runs.
 
-    The first free decision of a game is at the ply that follows its imposed plies. The result has rows of the table
-    ``positions``, with ``run_id`` as the first column.
+    The first free decision of a game is at the ply that follows its imposed plies. The result has the column
+    ``run_id``, followed by the columns of the table ``positions``.
     """
     runs: dict[int, list[RunRecord]] = {}
     for record in records:
@@ -202,10 +202,10 @@ def _count_fewest_possible_openings(
 ) -> pl.DataFrame:
     """Return, in the column ``openings``, the least possible number of distinct openings of each decision's games.
 
-    Without imposed plies, each game is an opening of its own. With imposed plies, openings are repeated by the two
-    games of a pair, by other pairings, and by other runs with the same seed. But the games of one pairing in which the
-    same agent decided all have different openings. Among the pairings of the runs with one seed, the largest number of
-    such games is therefore the least possible number of openings.
+    Without imposed plies, each game counts as an opening of its own. With imposed plies, the same opening recurs in the
+    two games of a pair, in other pairings, and in other runs with the same seed. But within one pairing of one run, the
+    games in which the same agent made the decision all have different openings. For each seed, these games are
+    therefore counted for each run, pairing and agent, and the largest count is the least possible number of openings.
 
     This number may be too small, for example if the games of a pair diverge, and then intervals are wider than
     necessary. A number that is too large would make the intervals too narrow, which is worse.

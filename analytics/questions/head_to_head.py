@@ -85,9 +85,9 @@ class SeatResult(NamedTuple):
 def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[SeatResult]:
     """Split each result by the first agent's seat, into the games in seat 0 and the games in seat 1.
 
-    A seat without games is left out. Each pair of games has one game in each seat, so the games in one seat are
-    independent, and variances are computed over games. If ``shared`` shows that the two agents played the same openings
-    several times, variances are computed over openings.
+    A seat without games is left out. The first agent plays one game of each pair in each seat. The games in one seat
+    are therefore independent of each other, and variances are computed over games. If ``shared`` shows that the two
+    agents played the same openings several times, variances are computed over openings.
     """
     seat_results = []
     for result in results:
@@ -320,9 +320,9 @@ def merge_results_by_agents(
 ) -> tuple[PairingResult, ...]:
     """Merge all results of the same two agents into one result.
 
-    The variance of a merged result is computed over pairs of games if that of any of its parts is, and otherwise over
-    games. If ``shared`` shows that the two agents played the same openings several times, the variance is computed over
-    openings.
+    The variance of a merged result is computed over pairs of games if the variance of any of the results in it was, and
+    over games otherwise. If ``shared`` shows that the two agents played the same openings several times, the variance
+    is computed over openings.
     """
     merged: dict[tuple[str, str], PairingResult] = {}
     for result in results:

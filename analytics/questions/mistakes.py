@@ -53,7 +53,7 @@ def summarise_decisions(archive: OpenArchive, condition: str, by_ply: bool, name
 
     The frame has the schema ``DECISION_SUMMARIES``: ``regret`` is the mean number of half-points given up, and
     ``blunders`` is the share of decisions with a regret above 0. Without ``by_ply``, ``ply`` is null. The 95 %
-    intervals treat all games with one opening as a cluster, because the decisions in a pair of games are not
+    intervals treat all games with the same opening as one cluster, because the decisions in a pair of games are not
     independent, and neither are the decisions in different pairs with the same imposed opening (L. Kish, "Survey
     Sampling", 1965, section 6.3).
     """
@@ -76,9 +76,9 @@ def _build_agent_names_and_cluster_keys(archive: OpenArchive, names: AgentNames)
     """Build a row for each agent of each run: its name, and the rule by which its pairs of games form clusters.
 
     Two pairs of games belong to the same cluster if they have the same ``origin`` and the same ``pair_id & pair_bits``.
-    If openings follow from a seed and the number of the pair, ``origin`` is that seed, and ``pair_bits`` keeps the
-    number of the pair but not the pairing, so that pairs of different pairings can share a cluster. Otherwise,
-    ``origin`` is the run, and each pair is a cluster of its own.
+    If openings follow from a seed and the number of the pair, ``origin`` is that seed. ``pair_id`` contains the pairing
+    and the number of the pair, and ``pair_bits`` masks out the pairing, so that pairs of different pairings can share a
+    cluster. Otherwise, ``origin`` is the run, and each pair is a cluster of its own.
     """
     rows = []
     for record in archive.archive.load_runs():

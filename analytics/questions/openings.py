@@ -44,7 +44,7 @@ MAX_POSITIONS = 200
 
 @dataclass(frozen=True)
 class OpeningsQuery:
-    """A query about decisions: the position, the kind of decision, and the games to count."""
+    """A query about the decisions made in a position: the position, the kind of decision, and the games to count."""
 
     position: str = EMPTY_BOARD
     by: str | None = None  # one of DECISION_KINDS; None: the next decision
@@ -58,7 +58,7 @@ class OpeningsQuery:
 
 @dataclass(frozen=True)
 class OpeningsResult:
-    """The decisions in a position, or the first free decision of each game, which may be in many positions."""
+    """The decisions in one position, or the first free decisions of all games, in whatever positions they were made."""
 
     position: PackedPosition  # the start of games, if ``first_free``
     rules: Rules
@@ -92,7 +92,7 @@ def explore_position(
     with_samples: bool = True,
     sort: str = SORT_ORDERS[0],
 ) -> pl.DataFrame:
-    """Return the decisions made in a position, with one row for all decisions that symmetries make equivalent.
+    """Return the decisions made in a position, one row for each group of decisions that are equivalent by symmetry.
 
     Rows are sorted by ``sort``. If no piece is in hand, placements and turns after every possible gift are counted. If
     all decisions at the start of games were imposed, a query about the start counts the first free decision of each
@@ -102,29 +102,29 @@ def explore_position(
 
     Columns:
 
-    - ``piece``, ``cell`` and ``gift`` as text, as far as the kind of decision has them; a row names the first of its
-      equivalent decisions;
-    - ``alike``: the number of decisions that are equivalent by symmetry;
+    - ``piece``, ``cell`` and ``gift`` as text, whichever of them the kind of decision has. A row names the first
+      decision of its group;
+    - ``alike``: the number of decisions in the group;
     - ``games``, and ``share``, their share of all games counted;
     - ``wins``, ``draws``, ``losses`` and ``score`` of the player that decides;
     - ``win_rate``, ``draw_rate`` and ``loss_rate``, each with Wilson's 95 % interval over independent openings;
-    - ``run_id`` and ``game_id`` of a sample game, the first game with such a decision. With ``with_samples``, the
-      column ``sample`` has the plies of that game as text. That game has the decision up to symmetry, so its pieces and
-      cells may differ from those of the row.
+    - ``run_id`` and ``game_id`` of a sample game, the first game with a decision of the group. With ``with_samples``,
+      the column ``sample`` has the plies of that game as text. Its pieces and cells may differ from those of the row
+      by a symmetry.
 
     Args:
         opened: The archive.
         position: The position as text: the board and the piece in hand, as in ``EMPTY_BOARD``.
         by: The kind of decision: a ``gift`` of the giver, a ``placement`` of the mover, or the mover's whole ``turn``,
             a cell and a gift; None for the next decision in the position.
-        games: Which games to count; the filter selects whole runs.
+        games: Which games to count. Its ``where`` must be None, because decisions are counted by run.
         min_games: Rows with fewer games than this are left out.
         imposed: Whether to count imposed decisions, too.
         with_samples: Whether to read the plies of the sample games.
         sort: One of ``SORT_ORDERS``.
 
     Raises:
-        RequestError: The position is invalid, or no decision was made there.
+        RequestError: The position is invalid, no decision was made there, or ``games`` has a condition ``where``.
         FailureError: A file is damaged.
 
     """
@@ -287,7 +287,7 @@ def _describe_left_out(
 
 
 def group_equivalent_choices(position: PackedPosition, rules: Rules, by: str) -> list[list[str]]:
-    """Group the choices in a position that are equivalent by symmetry.
+    """Divide the choices in a position into groups of choices that are equivalent by symmetry.
 
     The choices are the remaining pieces if ``by`` is ``gift``, and otherwise the empty cells. The first choice of a
     group represents the group in the rows of an answer.
@@ -334,7 +334,7 @@ def sum_equivalent_choices(answer: OpeningsResult) -> list[ChoiceResult]:
 
 
 class ParsedOpeningsQuery(NamedTuple):
-    """A query about decisions that has been parsed and checked."""
+    """A query about the decisions that were made in a position, after parsing and checks."""
 
     position: PackedPosition
     kind: str  # of decision: one of DECISION_KINDS

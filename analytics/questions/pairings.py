@@ -213,8 +213,8 @@ class Crosstable:
     def to_frame(self, opponents: int | None = None) -> pl.DataFrame:
         """Return a row for each agent: its score with an interval, its counts, and its mean score by opponent.
 
-        Each mean score is in a column named ``v `` and the opponent's label, and is null if the two agents never met.
-        If ``opponents`` is given, only the ``opponents`` best agents have such a column.
+        Each mean score is in a column ``v LABEL``, named by the opponent's label. The score is null if the two agents
+        never met. If ``opponents`` is given, only the ``opponents`` best agents have such a column.
         """
         scores = zip(*(standing.score for standing in self.standings), strict=True) if self.standings else ((), (), ())
         columns = [
@@ -489,7 +489,10 @@ def build_agent_names(run_labels: Iterable[tuple[RunRecord, str]]) -> AgentNames
 
 
 def _is_extended_by_unverified_code(record: RunRecord) -> bool:
-    """Return whether different code added games to a run without having reproduced a sample of the run's games."""
+    """Return whether a run was extended by code that has not reproduced a sample of the run's games.
+
+    Code extends a run if it adds games to a run that other code began.
+    """
     return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
 
 

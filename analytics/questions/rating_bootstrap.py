@@ -36,8 +36,8 @@ class BootstrapPopulation:
     def build(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> BootstrapPopulation:
         """Build the population from the tally of each pair of agents.
 
-        The number of an agent in the population is its index in ``agents``. ``shared`` has the counts of the pairs
-        whose openings other pairs played, too, or is None if there are no such pairs.
+        The population refers to each agent by its index in ``agents``. ``shared`` has the counts of the pairs whose
+        openings other pairs played, too, or is None if there are no such pairs.
         """
         numbers = {agent: number for number, agent in enumerate(agents)}
         first, second = (np.array([numbers[agent_pair[i]] for agent_pair in tallies]) for i in (0, 1))

@@ -97,10 +97,10 @@ class Ratings:
           ``high`` are infinite if the games set no bound on that side, and null if the games do not determine them;
         - ``group`` is numbered from 1, as in the titles of tables;
         - ``unranked``: the reasons why ``rank`` is null;
-        - ``seat``, the value in Elo of giving the first piece, and ``draws``, the share of draws between equals. Both
-          are the same in all rows, and each has an interval, ``_low`` and ``_high``;
-        - ``above LABEL`` for each agent: the probability that the row's agent is stronger than that agent, null across
-          groups.
+        - ``seat``: the advantage of giving the first piece, in Elo, and ``draws``: the share of draws between equally
+          strong agents. Both are the same in all rows, and each has an interval, ``_low`` and ``_high``;
+        - ``above LABEL`` for each agent: the probability that the row's agent is stronger than that agent, null if the
+          two agents are in different groups or if there are no bootstrap samples.
         """
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
@@ -323,8 +323,9 @@ def _orient_tallies_between_different_agents(tallies: Tallies) -> Tallies:
 class _RatedAgents:
     """The agents of a fit, with their groups and the agent or agents to which ratings are relative.
 
-    The agents of one group met directly or through others. The agents of one component are also connected by chains of
-    won points in both directions, so the differences of their ratings are finite.
+    The agents of one group met directly or through others. Ratings have finite differences only within a component: a
+    set in which each agent is connected to each other one by a chain of agents, each of which scored at least half a
+    point against the next.
     """
 
     groups: NDArray[np.int64]  # [A]
@@ -335,8 +336,8 @@ class _RatedAgents:
         """Compute the Elo of each agent, [A], relative to a reference in its group.
 
         The reference is the anchor or, in a group without the anchor, the mean of the group's reference component (see
-        ``_find_reference_component``). In a reference component, the Elo of every agent is NaN if the seat decided
-        every game between these agents.
+        ``_find_reference_component``). If the seat decided every game between agents of the same component, the Elo is
+        NaN for the agents of each reference component with more than one agent.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):
@@ -355,7 +356,7 @@ class _RatedAgents:
     def mark_multi_agent_reference_components(self, fitted: DavidsonFit) -> NDArray[np.bool_]:
         """Return, as an array [A], whether each agent is in a reference component with more than one agent.
 
-        A reference component is the component to which the ratings of a group are relative.
+        ``_RatedAgents`` says what a component is. The ratings of a group are relative to its reference component.
         """
         is_reference = np.zeros(len(self.groups), np.bool_)
         for group in range(self.groups.max() + 1):
@@ -366,9 +367,9 @@ class _RatedAgents:
     def _find_reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the indices of the agents in the component to which a group's ratings are relative.
 
-        This is the anchor's component or, in a group without the anchor, the largest one. If several components are the
-        largest, the one that includes the agent with the most games is taken. ``members`` are the indices of the
-        group's agents, and ``above`` is the field of ``DavidsonFit``.
+        This is the anchor's component or, in a group without the anchor, the largest one. If several components tie
+        for the largest, the one with the agent that has the most games is taken. ``members`` are the indices of the
+        group's agents, and ``above`` is ``DavidsonFit.above``.
         """
         is_connected = above & above.T
         sizes = is_connected[members].sum(axis=1)
@@ -408,11 +409,11 @@ def _sort_by_strength(elos: NDArray[np.float64], fitted: DavidsonFit, groups: ND
 def _compute_superiority(
     fitted: DavidsonFit, resampled_fits: Sequence[DavidsonFit], groups: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Compute the share of bootstrap samples in which the row's agent is above the column's agent, [A, A].
+    """Compute the share of bootstrap samples in which the row's agent is stronger than the column's agent, [A, A].
 
-    A sample in which the two agents are equal or cannot be compared is counted as half. If all games together cannot
-    compare two agents, their share is 1/2, whatever the samples say. The share is NaN across groups, and if there are
-    no samples.
+    A sample in which the two agents are equally strong or not comparable counts as half. If two agents are not
+    comparable even by all games together, their share is 1/2, whatever the samples say. The share is NaN if the two
+    agents are in different groups, and everywhere if there are no samples.
     """
     points = np.zeros((len(groups), len(groups)))
     for sample in resampled_fits:
@@ -424,15 +425,15 @@ def _compute_superiority(
 
 
 def _is_order_determined(fitted: DavidsonFit) -> NDArray[np.bool_]:
-    """Return, as an array [A, A], whether the games determine if the row's or the column's agent is above the other."""
+    """Return, as an array [A, A], whether the games determine which agent is stronger: the row's or the column's."""
     above, below = fitted.above, fitted.above.T
     return (above | below) & ~(above & below & fitted.seat_decides)
 
 
 def _compare_agents(fitted: DavidsonFit) -> NDArray[np.float64]:
-    """Compare each pair of agents, [A, A]: 1 if the row's agent is above the column's agent, and 0 if it is below.
+    """Compare each pair of agents, [A, A]: 1 if the row's agent is stronger than the column's agent, 0 if it is weaker.
 
-    The value is 1/2 if the two agents are equal, or if the games cannot compare them.
+    The value is 1/2 if the two agents are equally strong, or if the games do not show which one is stronger.
     """
     strengths = np.round(fitted.strengths * ELO_PER_UNIT, DECIMALS)
     within = fitted.above & fitted.above.T
@@ -464,5 +465,8 @@ def _estimate_interval(value: float, samples: Sequence[float]) -> Estimate:
 
 
 def _compute_draw_share(draw_parameter: float) -> float:
-    """Compute the share of draws between equal agents from Davidson's draw parameter, as if the seat had no effect."""
+    """Compute the share of draws between equally strong agents from Davidson's draw parameter.
+
+    The share holds for games in which the seat has no effect.
+    """
     return math.exp(draw_parameter) / (2 + math.exp(draw_parameter))

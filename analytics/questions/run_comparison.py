@@ -48,7 +48,7 @@ RESULTS = {
 
 @dataclass(frozen=True)
 class RunComparison:
-    """The differences between several runs, in frames with one row for each thing that is compared."""
+    """The differences between several runs, in frames of settings, results, speeds and regret."""
 
     runs: tuple[str, ...]  # ids; the others are compared with the first
     settings: pl.DataFrame  # ``setting``, and a column for each run, named by its id: texts
@@ -229,7 +229,10 @@ def _format_setting(value: Any) -> str:
 
 
 class _ComparedPairing(NamedTuple):
-    """The result of a pairing in one run, and whether its agents are in reverse order in the first run that has it."""
+    """The result of a pairing in one run, and whether its agents are in swapped order there.
+
+    The order is swapped if it is the opposite of that in the first of the compared runs that has this pairing.
+    """
 
     record: RunRecord
     result: PairingResult

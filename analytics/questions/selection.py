@@ -80,7 +80,7 @@ class GameFilter:
         """Select the runs that may have games that meet the filter, the oldest run first.
 
         Raises ``RequestError`` for a run, an agent or rules that the archive does not have, for a period without runs,
-        and for a run of another schema.
+        and for a run whose format this program does not read.
         """
         all_records = archive.load_runs()
         ids = [record.run_id for record in all_records]
@@ -372,7 +372,7 @@ File = TypeVar("File", bound=Hashable)
 class SelectedPairRange(NamedTuple):
     """Consecutive pairs of one pairing in one file, with the number of selected games in them.
 
-    The ranges of a run ascend by pairing and pair.
+    The ranges of a run are in ascending order of pairing, then of pair.
     """
 
     pairing: int

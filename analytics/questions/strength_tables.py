@@ -104,7 +104,7 @@ def describe_rating_omissions(ratings: Ratings) -> list[str]:
 
 
 def _build_rating_table(frame: pl.DataFrame, title: str) -> Table:
-    """Build the table of one group's ratings, with the probability of being above each of the best agents."""
+    """Build the table of one group's ratings, with the probability that each agent is stronger than each top agent."""
     names, elos, superiority = (
         [*frame["agent"]],
         rating_columns_without_agents(frame),

@@ -52,7 +52,7 @@ class DavidsonFit(NamedTuple):
     """The most likely parameters of Davidson's model, in natural units (logits, not Elo).
 
     Strengths can be compared only within a component: a set of agents in which a chain of points leads from every agent
-    to every other one. In a chain of points, each agent scored against the next one.
+    to every other one. In a chain of points, each agent scored at least half a point against the next one.
     """
 
     strengths: NDArray[np.float64]  # [A]
@@ -96,8 +96,8 @@ def fit_davidson(agent_count: int, games: SeatCounts, initial_fit: DavidsonFit |
 def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return, as an array [A, A], whether a path of ``edges`` [A, A] leads from the row's agent to the column's agent.
 
-    Each agent reaches itself. S. Warshall, "A theorem on Boolean matrices", JACM 9 (1962), with the rows packed into
-    bytes of eight agents each.
+    Each agent reaches itself. The algorithm is Warshall's ("A theorem on Boolean matrices", JACM 9, 1962). Rows are
+    packed into bytes of eight agents each.
     """
     agents = len(edges)
     rows = np.packbits(edges | np.eye(agents, dtype=np.bool_), axis=1)
@@ -123,8 +123,8 @@ def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]
 def _mean_penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
     """Return a penalty matrix [A + 2, A + 2] that fixes the mean strength of each component.
 
-    The penalty is needed because the likelihood does not depend on these means. ``above`` is the field of
-    ``DavidsonFit``, from which the components follow, and ``games`` is the number of games.
+    The penalty is needed because the likelihood does not depend on these means. ``above`` is ``DavidsonFit.above``,
+    which determines the components (see ``DavidsonFit``), and ``games`` is the number of games.
     """
     size = len(above) + 2
     penalty = RIDGE * games * np.eye(size)

@@ -115,11 +115,14 @@ def find_accepted_hypothesis(ratio: float, hypotheses: Hypotheses) -> str | None
 
 
 def pair_counts_at_looks(max_pairs: int) -> Iterator[int]:
-    """Yield the numbers of pairs after which a test looks at the ratio: 32, 64, ... 1024, 1056, ..., ``max_pairs``.
+    """Yield the numbers of pairs after which a test looks at the ratio.
 
-    These numbers are fixed, so the decision depends on the games alone and not on threads or the sizes of blocks.
-    Looking less often makes neither error more likely, because a hypothesis is still accepted only if the ratio is at
-    or beyond its bound.
+    These are 32, 64, 96 and so on. From 1,024 pairs on, the next look comes after another 1/32 of the pairs seen so
+    far, rounded down. The last number is ``max_pairs``.
+
+    The numbers are fixed, so the decision depends on the games alone and not on threads or the sizes of blocks. Looking
+    less often makes neither error more likely, because a hypothesis is still accepted only if the ratio is at or beyond
+    its bound.
     """
     pairs = 0
     while pairs < max_pairs:
@@ -260,10 +263,11 @@ def _list_starts(strength_a_pair: float) -> list[list[float]]:
 
     Usually, the only start is the uniform distribution. But if the required strength is very far from 0, no
     distribution satisfies the linear constraint that is tangent to the strength constraint at the uniform distribution.
-    The starts are then several distributions that have been shifted towards one end of the scores. Distributions of at
-    least the required strength form a convex set, because the standard deviation is concave. An iteration that starts
-    inside this set stays inside, and always finds a next distribution. For such a strength, there may be several
-    maxima, and each start leads to one of them.
+    There are then several starts, which have been shifted towards one end of the scores until some distribution
+    satisfies the tangent constraint. As the standard deviation is concave, any such distribution has a strength at
+    least as far from 0 as required, and the tangent constraint there can be satisfied again. The iteration therefore
+    always finds another distribution to move to. There are several starts because the likelihood may then have several
+    maxima, and different starts may lead to different ones.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)
     if _has_both_signs(_slopes(uniform, strength_a_pair)):

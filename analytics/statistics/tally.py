@@ -149,8 +149,8 @@ def sum_tallies(tallies: Iterable[Tally]) -> Tally:
 def _tally_to_counts(tally: Tally) -> tuple[int, ...]:
     """Return all counts of a tally in one sequence.
 
-    These are, in this order, the counts of pairs in the 15 cells; the games forfeited by an illegal turn, by an
-    exception and by a late turn, each by the first and by the second agent; and the number of plies.
+    The sequence has the counts of pairs in the 15 cells; the forfeits of the first and of the second agent for illegal
+    turns, then those for exceptions, then those for late turns; and the number of plies.
     """
     (one, two, three), (zero, last) = tally.pairs, tally.singles
     return (*one, *two, *three, *zero, *last, *tally.illegal, *tally.errors, *tally.late, tally.plies)
@@ -176,8 +176,8 @@ def _add_block_counts(
 
     ``winner``, ``ending`` and ``plies`` have an element for each game, with the games of a pair next to each other. The
     counts of pairs come first: 9 elements for pairs of two games, or 3 for pairs of one game. Elements 9 to 14 are the
-    numbers of games forfeited by an illegal turn, by an exception and by a late turn, each by the first and by the
-    second agent. Element 15 is the number of plies.
+    forfeits of the first and of the second agent for illegal turns, then those for exceptions, then those for late
+    turns. Element 15 is the number of plies.
     """
     for pair in range(winner.shape[0] // games_a_pair):
         cell = np.int64(0)
@@ -204,9 +204,10 @@ def tally_block(block: Block) -> Tally:
 
 
 def build_tally(results: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
-    """Build a tally from the counts ``pairs`` and ``singles``, the forfeits, and the number of plies.
+    """Build a tally from the counts of results and of forfeits, and the number of plies.
 
-    ``forfeits`` has the counts of illegal turns, exceptions and late turns, in this order, each by agent. Raises
+    ``results`` has the fields ``pairs`` and ``singles`` of ``Tally``, or one of them. ``forfeits`` has two counts, the
+    first and the second agent's, for illegal turns, for exceptions and for late turns, in this order. Raises
     ``msgspec.ValidationError`` for a value that is not a count.
     """
     named = dict(zip(FORFEITS, forfeits, strict=True))
@@ -346,12 +347,13 @@ def wilson_bounds(successes: Iterable[float], n: Iterable[float]) -> tuple[list[
 
 
 def design_effect(tally: Tally) -> float:
-    """Return the variance of the win rate, as a multiple of its variance if all games were independent.
+    """Return the variance of the win rate, as a multiple of the variance that it would have if games were independent.
 
     The two games of a pair share an opening, so the variance is computed over pairs; a single game is a pair of its
-    own. The effect is the variance of the win rate, as a ratio over pairs of one or two games, divided by p (1 - p) /
-    n, the variance for n independent games. The effect is above 1 if openings decide games, and below 1 if swapping the
-    seats balances the openings. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
+    own. As a pair has one or two games, the win rate is treated as a ratio of two sums over pairs, the games won and
+    the games played. The effect is the variance of this ratio, divided by p (1 - p) / n, the variance for n independent
+    games. The effect is above 1 if openings decide games, and below 1 if swapping the seats balances the openings. L.
+    Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
 
     The effect is 1 if there are fewer than two pairs, or if all pairs ended alike, as happens with two deterministic
     agents without random openings. The sample then says nothing about its variance, and the games are taken as
@@ -406,10 +408,10 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """Return the first agent's mean score (win 1, draw 1/2), with an interval from the normal approximation.
 
-    If ``by_pairs`` is set, the variance is computed over pairs, and a game without a partner is a pair of its own;
-    otherwise, the variance is computed over games. The mean by pairs is a ratio over pairs of one or two games, and its
-    variance is the variance of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters``, the
-    variance is computed over clusters.
+    With ``clusters``, the variance is computed over clusters, whatever ``by_pairs`` is. Otherwise, the variance is
+    computed over pairs if ``by_pairs`` is set, and over games if not. A game without a partner is a pair of its own. As
+    a pair has one or two games, the mean by pairs is a ratio of two sums over pairs, the points and the games, and the
+    variance is the variance of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3).
     """
     if clusters is not None:
         return mean_over_clusters(clusters.points, 1.0)
@@ -452,9 +454,10 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
 
 
 def _build_normal_or_wilson_estimate(mean: float, variance: float, units: int) -> Estimate:
-    """Build the estimate of a mean from 0 to 1 from its variance and ``units``, the number of independent observations.
+    """Build the estimate of a mean that lies between 0 and 1, given its variance.
 
-    ``mean_score`` explains the intervals of means of 0 and 1.
+    ``units`` is the number of independent observations. The interval is from the normal approximation, and Wilson's if
+    the mean is exactly 0 or exactly 1.
     """
     if mean in (0, 1):
         return Estimate(mean, *wilson_interval(mean * units, units))

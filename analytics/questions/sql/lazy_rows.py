@@ -85,7 +85,7 @@ ReplayScanner = Callable[[ArchiveStore, RunRecord, Failures], pl.LazyFrame]
 def scan_boards_before_plies(
     archive: ArchiveStore, record: RunRecord, failures: Failures, extra_columns: Collection[str]
 ) -> pl.LazyFrame:
-    """Scan the plies of a run, each with the board before it.
+    """Scan the plies of a run, each with the board before it, which follows from a replay of the games.
 
     The rows have the schema ``BOARDS``, and the columns of ``EXTRA_COLUMNS`` that ``extra_columns`` names. An error
     that ends the replay is added to ``failures``.
@@ -101,7 +101,7 @@ def scan_boards_before_plies(
 
 
 def scan_canonical_ordered_openings(archive: ArchiveStore, record: RunRecord, failures: Failures) -> pl.LazyFrame:
-    """Scan the first plies of each game of a run, in the order of play and up to symmetry.
+    """Scan the first plies of each game of a run, in the order of play and up to symmetry, by replaying the games.
 
     The rows have the schema ``ORDERED_OPENINGS``. An error that ends the replay is added to ``failures``.
     """

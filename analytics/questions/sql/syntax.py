@@ -305,7 +305,7 @@ class _Token(NamedTuple):
 
 
 def _list_tokens_without_comments(text: str) -> Sequence[_Token]:
-    """List the tokens of a text, each with its start in bytes; comments are left out."""
+    """List the tokens of a text except comments, each with its byte offset."""
     content = text.encode(errors="replace")
     tokens = duckdb.tokenize(content.decode())
     ends = [*(start for start, _ in tokens[1:]), len(content)]

@@ -147,15 +147,16 @@ _PAIR_SQL = "game_id % 4294967296 // 2"
 def _unit_sql(line: UnitLine) -> str:
     """Return the SQL expression that computes the unit of a row of ``games`` or ``plies``.
 
-    Both DuckDB and Polars understand the expression.
+    ``line`` is the numbering of the run's units. Both DuckDB and Polars understand the expression.
     """
     return _PAIR_SQL if line.pairings == 1 else f"({_PAIR_SQL} * {line.pairings} + pairing)"
 
 
 def unit_condition_sql(line: UnitLine, first: int, end: int) -> str:
-    """Return the SQL condition that the unit of a row of ``games`` or ``plies`` is in a range.
+    """Return the SQL condition that holds for the rows of ``games`` or ``plies`` whose units are in a range.
 
-    The range is from ``first`` up to but not including ``end``. Both DuckDB and Polars understand the condition.
+    The range is from ``first`` up to but not including ``end``, and ``line`` is the numbering of the run's units. Both
+    DuckDB and Polars understand the condition.
     """
     return f"{_unit_sql(line)} >= {first} AND {_unit_sql(line)} < {end}"
 
@@ -196,8 +197,8 @@ def create_empty_view_sql(view: str) -> str:
 def board_columns_sql(record: RunRecord, failing_columns: Collection[str]) -> dict[str, str]:
     """Return the SQL expression of each column of ``boards`` that depends on a run's record, by the column's name.
 
-    The expressions convert numbers from the replay into labels, lines and attributes. A query that reads one of
-    ``failing_columns`` raises an error.
+    The expressions convert numbers, which come from a replay of the games, into labels, lines and attributes.
+    ``failing_columns`` are the columns that the replay did not compute. A query that reads one of them raises an error.
     """
     labels, rules = f"[{', '.join(map(quote_text_or_number, record.labels))}]", record.rules
     lines = [" ".join(map(format_cell, line)) for line in rules.lines]
@@ -271,8 +272,8 @@ def _replace_struct_types(view: str) -> dict[str, str]:
 def create_record_view_sql(view: str, schema: Mapping[str, pl.DataType]) -> str:
     """Return the statements that create one of ``RECORD_VIEWS`` from the registered frame ``_frame``.
 
-    ``schema`` is the schema of the frame. A column of settings that has no fields becomes JSON, in which every field is
-    NULL.
+    ``schema`` is the schema of the frame. A column of settings without any fields becomes a JSON column, so that
+    a query may name any field and gets NULL.
     """
     fieldless_columns = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
     kinds = VIEWS[view] | dict.fromkeys(fieldless_columns, "JSON")

@@ -71,7 +71,10 @@ def _list_catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def _check_table(node: Node, forbidden_names: Collection[str], allowed_names: Collection[str]) -> None:
-    """Raise ``RequestError`` for a table name that has a schema, is in ``forbidden_names``, or may name a file."""
+    """Raise ``RequestError`` for a table name that has a schema, is in ``forbidden_names``, or may name a file.
+
+    The error message lists ``allowed_names``.
+    """
     parts = [*filter(None, (node["catalog_name"], node["schema_name"], node["table_name"]))]
     if len(parts) > 1 or parts[0].lower() in forbidden_names or "." in parts[0]:
         raise RequestError(f"SQL: there is no table {'.'.join(parts)!r} here; views: {_format_names(allowed_names)}")
