@@ -107,7 +107,8 @@ def build_policy(
             condition on the view ``games``).
 
     Returns:
-        The policy's row in the view ``policies``. ``policy_id`` is the policy's id.
+        The policy's row in the view ``policies`` or, if the kind learns in several passes, the policy's learning curve.
+        ``policy_id`` is the policy's id.
 
     Raises:
         RequestError: A setting is wrong, or no game meets the condition.
