@@ -199,7 +199,7 @@ def gift_value(
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def search_valued_turn(position: PackedPosition, depth: int, evaluation_mode: int, rules: Any, agent: Any) -> int:
-    """Return the best turn with the piece in hand, together with its value, as one integer.
+    """Return the best turn with the piece in hand, packed with its value into one integer.
 
     The integer is the value shifted left by ``TURN_BITS``, plus the encoded turn. On ties, the turn with the lowest
     cell is returned, then the one with the lowest gift.
@@ -232,7 +232,7 @@ def search_valued_turn(position: PackedPosition, depth: int, evaluation_mode: in
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def search_valued_gift(position: PackedPosition, depth: int, evaluation_mode: int, rules: Any, agent: Any) -> int:
-    """Return the best gift of a position without a piece in hand, together with its value, as one integer.
+    """Return the best gift of a position without a piece in hand, packed with its value into one integer.
 
     ``depth`` placements follow the gift. The lowest gift is returned on ties. The integer has the form that
     ``search_valued_turn`` returns.

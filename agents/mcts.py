@@ -277,8 +277,8 @@ class Mcts(KernelAgent):
     With a policy, the agent reports the mean value of the turn's visits, or the exact value.
 
     Randomness: words are drawn in order from index 0. Each move of a playout takes one word. Each move by which a node
-    is expanded takes one word, and one more for every move that ``safe_gifts`` forbids: such a move is skipped, and the
-    next word draws another.
+    is expanded takes at least one word, because a move that ``safe_gifts`` forbids is skipped and the next word draws
+    another.
     """
 
     kernel = mcts_turn

@@ -111,8 +111,8 @@ def search_value_with_last_turn(
 def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the turn that study A's code finds, packed with its value.
 
-    The code does not return the first turn of the line of play that it found best, but the last one: see
-    ``search_value_with_last_turn``. The cell and the gift are NONE if the code finds no turn.
+    It is not the first turn on the path to the best leaf, but the last one: see ``search_value_with_last_turn``. The
+    cell and the gift are NONE if the code finds no turn.
     """
     return search_value_with_last_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 

@@ -52,7 +52,7 @@ def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float
 class Network:
     """A player that makes the legal turn to which a network gives the greatest value; on ties the first one.
 
-    The network has rectified linear units. The player knows no tactics and need not take a win. Without a policy it
+    The network has rectified linear units. The player knows no tactics and need not take a win. Without a policy, it
     makes a random legal turn, drawn with random word 0.
 
     ``policy`` is of kind 'network'. Its table has a row for each weight: of layer ``layer`` (int8), from input ``row``

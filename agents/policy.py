@@ -146,7 +146,7 @@ class PolicyAgent(KernelAgent):
 
     ``policy`` is of kind 'mc_afterstate' (values in its column ``mean``), 'q_table' or 'fitted_q' (values in
     ``value``). It has a row for each afterstate, ascending by ``lanes`` (int64) and ``occupied`` (int32) of the
-    afterstate's canonical form, in which piece 0 is in hand. Without a policy no value is known. Raises ``ValueError``
+    afterstate's canonical form, in which piece 0 is in hand. Without a policy, no value is known. Raises ``ValueError``
     if the policy is of another kind or its table is invalid, and for a fallback that does not exist; ``knowledge``
     raises ``ValueError`` for a policy that was learned under rules with other symmetries.
 

@@ -155,8 +155,8 @@ class BatchPlayer(ABC):
     def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
         """Begin a new game in each of ``slots``, and forget the games that were played there before.
 
-        A slot is the number by which the player finds what it remembers of a game. The step of ``slots`` is 2 if the
-        player plays only one game of each pair, otherwise 1.
+        A slot is the number by which the player finds what it remembers of a game. The step of ``slots`` is 2 if only
+        one of the two games of each pair is played, otherwise 1.
         """
 
     def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
@@ -579,7 +579,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def prepare_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """Prepare an agent written in Python for ``rules``, and return the agent together with ``rules``.
+    """Prepare an agent written in Python for ``rules``, and return it as a ``PythonAgent``.
 
     The agent's method ``prepare`` is called, if it has one. Raises ``RequestError`` for an agent that has neither
     ``play`` nor ``choose``; ``label`` names the agent in the message.

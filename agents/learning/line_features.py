@@ -378,7 +378,7 @@ def attribute_state(attribute: int, values: int) -> int:
 
 @inline_function
 def number_attribute_states_of_two_lines(line_values: int, other_line_values: int) -> int:
-    """Number the states of the four attributes on two lines, so that the order of the attributes does not matter.
+    """Return a number for the states of the four attributes on two lines, regardless of the order of attributes.
 
     The number is the index of a multiset (``multiset_number``) with one member for each attribute. A member combines
     the attribute's state on the one line with its state on the other (``attribute_state``). ``line_values`` and

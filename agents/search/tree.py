@@ -204,8 +204,8 @@ def kept_nodes(agent: Any) -> Any:
 def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: PackedPosition) -> None:
     """Store the subtree whose root is ``chosen_node`` in the memory of the game.
 
-    ``after`` is the position at ``chosen_node``. If the memory is too small, the nodes farthest from the root are left
-    out.
+    ``after`` is the position at ``chosen_node``. If the children of a node no longer fit into the memory, the node is
+    stored without them.
     """
     words, stored_nodes, nodes = memory(agent), kept_nodes(agent), tree.nodes
     stored_nodes[0] = nodes[chosen_node]
