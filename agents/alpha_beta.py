@@ -76,9 +76,8 @@ DEPTH = 1  # index of the parameter, by a policy
 def finished_line_value(evaluation_mode: int, placements_to_go: int) -> int:
     """Return what a line is worth to the player who finishes it, under ``evaluation_mode``.
 
-    Under ``SHARE_EVALUATION`` every line is worth ``FULL_SHARE``. Under ``SOONER_WIN_EVALUATION`` it is worth
-    ``placements_to_go``: the number of placements that the search could still make, including the one that finishes the
-    line.
+    Under ``SHARE_EVALUATION``, every line is worth ``FULL_SHARE``. Under ``SOONER_WIN_EVALUATION``, it is worth
+    ``placements_to_go``, the number of placements that the search had left just before the line was finished.
     """
     return FULL_SHARE if evaluation_mode == SHARE_EVALUATION else placements_to_go
 
@@ -87,9 +86,9 @@ def finished_line_value(evaluation_mode: int, placements_to_go: int) -> int:
 def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) -> int:
     """Return what a position at the depth limit is worth to the mover, under ``evaluation_mode``.
 
-    Under ``SHARE_EVALUATION`` it is the share of safe pieces, ``safe_left`` of ``pieces_left``, scaled to the range
-    from -``FULL_SHARE`` (none is safe) to ``FULL_SHARE`` (all are safe). ``pieces_left`` counts the pieces that the
-    mover could give. The value is 0 if no piece is left, and always under ``SOONER_WIN_EVALUATION``.
+    Under ``SHARE_EVALUATION``, the value grows with the share of safe pieces: ``safe_left`` divided by ``pieces_left``,
+    the number of pieces that the mover could give. It is -``FULL_SHARE`` if no piece is safe and ``FULL_SHARE`` if all
+    are; if no piece is left, it is 0. Under ``SOONER_WIN_EVALUATION``, the value is always 0.
     """
     if evaluation_mode == SOONER_WIN_EVALUATION or pieces_left == 0:
         return int64(0)
@@ -100,17 +99,18 @@ def depth_limit_value(evaluation_mode: int, pieces_left: int, safe_left: int) ->
 def memory_key(position: PackedPosition, depth: int) -> int:
     """Pack the occupied cells, the piece in hand and the depth of a search into 25 bits.
 
-    The key identifies a search together with ``position.lanes``, which has a mask of cells for each attribute. The hand
-    must not be empty. The key is never 0 once a piece is on the board.
+    Together with ``position.lanes`` (a mask of cells for each attribute), the key says which position is searched and
+    how deep. The hand must not be empty. The key is never 0 once a piece is on the board.
     """
     return position.occupied | (position.hand << 16) | (depth << 20)
 
 
 @inline_function
 def memory_index(lanes: int, key: int) -> int:
-    """Return the index, in the search's memory, of the first of the two words of a position's entry.
+    """Return where the entry of a position and a depth begins in the search's memory. An entry has two words.
 
-    ``lanes`` are those of the position (a mask of cells for each attribute), and ``key`` is its ``memory_key``.
+    ``lanes`` are those of the position (a mask of cells for each attribute), and ``key`` is the ``memory_key`` of the
+    position and the depth.
     """
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
@@ -119,8 +119,8 @@ def memory_index(lanes: int, key: int) -> int:
 def one_placement_search_value(position: PackedPosition, evaluation_mode: int, rules: Any) -> int:
     """Search one placement deep, and return what the position is worth to the mover.
 
-    This value is the greatest over all cells and gifts. The caller must ensure that the piece in hand cannot finish a
-    line. ``search_value`` calls this function for depth 1 under ``SHARE_EVALUATION``.
+    The result is the value of the best turn: the greatest value over all cells and gifts. The caller must ensure that
+    the piece in hand cannot finish a line. ``search_value`` calls this function for depth 1 under ``SHARE_EVALUATION``.
     """
     best = int64(-UNBOUNDED)
     empty, pieces_left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
@@ -187,7 +187,7 @@ def search_value(
 def gift_value(
     position: PackedPosition, piece: int, depth: int, floor: int, evaluation_mode: int, rules: Any, agent: Any
 ) -> int:
-    """Return the value of giving ``piece``, to the giver, after a search ``depth`` placements deep.
+    """Return what giving ``piece`` is worth to the giver, as found by a search ``depth`` placements deep.
 
     A value that is not above ``floor`` is only an upper bound.
     """
@@ -199,7 +199,7 @@ def gift_value(
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def search_valued_turn(position: PackedPosition, depth: int, evaluation_mode: int, rules: Any, agent: Any) -> int:
-    """Return the best turn with the piece in hand, together with its value, as one integer.
+    """Return the best turn with the piece in hand, packed with its value into one integer.
 
     The integer is the value shifted left by ``TURN_BITS``, plus the encoded turn. On ties, the turn with the lowest
     cell is returned, then the one with the lowest gift.
@@ -232,7 +232,7 @@ def search_valued_turn(position: PackedPosition, depth: int, evaluation_mode: in
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
 def search_valued_gift(position: PackedPosition, depth: int, evaluation_mode: int, rules: Any, agent: Any) -> int:
-    """Return the best gift of a position without a piece in hand, together with its value, as one integer.
+    """Return the best gift of a position without a piece in hand, packed with its value into one integer.
 
     ``depth`` placements follow the gift. The lowest gift is returned on ties. The integer has the form that
     ``search_valued_turn`` returns.
@@ -276,9 +276,9 @@ POLICY_SEARCH_SIGNATURE = types.float64(
 def search_by_policy(position: PackedPosition, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
     """Search ``depth`` placements deep, and return what the position is worth to the mover.
 
-    At the depth limit, a position is worth the learned value of its best turn, which the agent's policy gives. The
-    caller must ensure that the piece in hand cannot finish a line. A value that is not between ``alpha`` and ``beta``
-    is only a bound on the true value.
+    At the depth limit, a position is worth the value that the agent's policy assigns to its best turn. The caller must
+    ensure that the piece in hand cannot finish a line. A value that is not between ``alpha`` and ``beta`` is only a
+    bound on the true value.
     """
     if position.available == 0:
         return float64(0.0)
@@ -315,18 +315,17 @@ def policy_alpha_beta_turn(position: PackedPosition, seed: int, rules: Any, agen
 
 
 class AlphaBeta(KernelAgent):
-    """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``), which plays the first of the best turns.
+    """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``).
 
-    The first turn is the one with the lowest cell, then the lowest gift. ``depth`` counts placements, beginning with
-    the player's own; if the player only gives a piece, it counts them from the opponent's placement. An undecided
-    position is worth 0; sooner wins and later losses are better. As its evaluation of a turn the agent reports 1 if the
-    turn is proven to win, -1 if it is proven to lose, and 0 otherwise. Raises ``ValueError`` for a depth outside 1 to
-    16.
+    Of the best turns, it plays the one with the lowest cell, then the lowest gift. ``depth`` counts placements,
+    beginning with the player's own or, if the player only gives a piece, with the opponent's. An undecided position is
+    worth 0; sooner wins and later losses are better. As its evaluation of a turn the agent reports 1 if the turn is
+    proven to win, -1 if it is proven to lose, and 0 otherwise. Raises ``ValueError`` for a depth outside 1 to 16.
 
-    ``value`` is a policy of kind 'line_values', which values the positions at the depth limit and orders the turns
-    (``agents/search/policy_values.py``). Positions with ``exact_from`` or more pieces on the board have exact values
-    instead. In those positions the agent plays the turn with the greatest learned value among the turns that keep the
-    exact value.
+    ``value`` is an optional policy of kind 'line_values', which values the positions at the depth limit and orders the
+    turns (``agents/search/policy_values.py``). With such a policy, positions with ``exact_from`` or more pieces on the
+    board have exact values instead of learned ones. There the agent plays the turn with the greatest learned value
+    among the turns that keep the exact value.
     """
 
     kernel = alpha_beta_turn

@@ -38,9 +38,12 @@ TOPS = uint64(0x8080_8080_8080_8080)
 def _pack_pieces_by_preferred_values(value_bits: list[int]) -> int:
     """Pack the pieces in study B's order of preference, the n-th piece in the n-th group of four bits.
 
-    This order follows from an order of the eight attribute values: ``value_bits`` has, for each value in that order,
-    the bit that it sets in a piece, or 0. The study forms pieces by combining four values: first those among the first
-    four values, then those among the first five, and so on up to all eight, each time in lexicographic order.
+    ``value_bits`` lists the eight attribute values in order of preference, each as the bit that it sets in a piece: 8,
+    4, 2 or 1 for high, coloured, solid or square, and 0 for each of the opposite values.
+
+    The study forms a piece from four values, whose bits add up to the piece. It tries all ways to choose four of the
+    first four values, then four of the first five, and so on up to all eight, each time in lexicographic order. A piece
+    comes the earlier, the sooner it is formed.
     """
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
@@ -70,13 +73,14 @@ PREFERENCES = _build_preference_tables()
 def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
     """Rank the eight attribute values by frequency, and pack the ranks of high, coloured, solid and square.
 
-    Each rank has three bits. It is the value's place, from 0, when all values are sorted by how often they occur on the
-    board, the rarest first if ``rarest_first``, otherwise the commonest. On ties the study's order of the values
-    decides.
+    The values are sorted by how often they occur on the board, the rarest first if ``rarest_first``, otherwise the
+    commonest first. Ties are broken by the study's order of the values (``VALUE_BITS``). The rank of a value is its
+    place among the sorted values, from 0; it takes three bits.
 
-    To be sorted, each value has a key of one byte: 8 * count + its place in the study's order, or 8 * (15 - count) +
-    its place if the commonest value comes first. All eight keys are compared at once with the key of each of high,
-    coloured, solid and square. At least one cell must be empty, so that the keys stay below 128.
+    For sorting, each value gets a key of one byte: 8 * n + i. Here i is the value's place in the study's order, and n
+    is its count or, if the commonest value comes first, 15 minus its count. The rank of a value is the number of keys
+    below its own. At least one cell must be empty: then all keys are below 128, and one subtraction compares a key with
+    all eight.
     """
     total, keys = int64(popcount(occupied)), uint64(0)
     for i in range(ATTRIBUTES):
@@ -122,11 +126,11 @@ def select_lines_by_empty_cells(empty: int, lines: Any, fewest: int, most: int) 
 
 @inline_function
 def cell_of_nearly_full_or_random_line(occupied: int, emptier_line_probability: float, seed: int) -> int:
-    """Return the only empty cell of a line that is otherwise full, preferably of a diagonal.
+    """Return the empty cell of a line that lacks only one cell, preferring diagonals.
 
-    If there is no such line, return a random empty cell of a row or column. With probability
-    ``emptier_line_probability`` this is a line with three or four empty cells, otherwise one with two. If only lines of
-    the other sort exist, one of them is taken.
+    If there is no such line, return a random empty cell of a random row or column. This row or column has three or four
+    empty cells with probability ``emptier_line_probability``, otherwise two. If no row or column has the number of
+    empty cells that was drawn, one with the other number is taken.
     """
     empty = ~occupied & ALL_CELLS
     word, prefers_rows = draw(seed, 3), unit_float(draw(seed, 1)) < 0.5

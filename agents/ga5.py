@@ -122,7 +122,7 @@ class Ga5(KernelAgent):
     least ``|gamma * G + delta * D + epsilon * E|``. Over the other empty cells, G is the sum of the column numbers, D
     the OR of the row numbers, and E the AND of the column numbers. The first piece or cell is taken on ties.
 
-    With ``faithful`` it considers only every second empty cell, as does the study's program, which changes the list of
+    With ``faithful``, it considers only every second empty cell, as does the study's program, which changes the list of
     these cells while it iterates over it. The order of the program's sets is not reproduced. Raises ``ValueError`` for
     a gene that is not a finite number.
     """

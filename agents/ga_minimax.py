@@ -38,11 +38,11 @@ def threatened_cells(occupied: int, rules: Any) -> int:
 
 @inline_function
 def count_value_choices_forming_piece(piece: int, ranks: int, first_values: int) -> int:
-    """Count the ways to choose four of the first ``first_values`` attribute values whose bits add up to ``piece``.
+    """Count the ways to form ``piece`` from four of the ``first_values`` attribute values of lowest rank.
 
-    High, coloured, solid and square each set a bit of a piece; ``ranks`` packs their ranks (``pack_value_ranks``). The
-    other four values (low, uncoloured, hollow and round) set no bit, and have the ranks that ``ranks`` does not
-    contain.
+    Four values form a piece if their bits add up to it. High, coloured, solid and square each set a bit; ``ranks``
+    packs their ranks (``pack_value_ranks``). Low, uncoloured, hollow and round set no bit; they have the remaining
+    ranks.
     """
     blanks_needed, blanks = ATTRIBUTES - int64(popcount(piece)), first_values
     for i in range(ATTRIBUTES):
@@ -91,11 +91,11 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 def study_search_value(
     position: PackedPosition, depth: int, alpha: int, beta: int, maximising: bool, rules: Any
 ) -> int:
-    """Return, as study B's code computes it, what a board without a line is worth to the side that began the search.
+    """Return what a board without a line is worth, by study B's code, to the side that began the search.
 
-    ``GaMinimax`` explains this search. The same piece may stand twice on a board of this search, because ``hand`` is
-    placed even if it is already on the board. ``available`` is the set of all pieces off the board, including the hand
-    if it is off the board. ``UNBOUNDED`` stands for infinity.
+    ``GaMinimax`` explains this search. A piece may stand twice on a board of this search, because the code places
+    ``hand`` even if it is on the board already. ``available`` is the set of all pieces off the board; it contains the
+    hand unless the hand is on the board already. ``UNBOUNDED`` stands for infinity.
     """
     empty = ~position.occupied & ALL_CELLS
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -142,7 +142,7 @@ def study_cell_or_surely_winning_cell(
 ) -> int:
     """Return the cell that the search finds, or NONE.
 
-    With ``faithful`` it is the best cell by the study's code, whatever its value. Otherwise it is a cell that surely
+    With ``faithful``, it is the best cell by the study's code, whatever its value. Otherwise it is a cell that surely
     wins, or NONE if the search finds none.
     """
     if faithful:
@@ -182,17 +182,17 @@ class GaMinimax(KernelAgent):
 
     Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins. The search is
     ``depth`` placements deep if fewer than eight cells are empty, otherwise one placement deep. If there is no such
-    cell, the cell is chosen as in ``ga2``. Gift: as in ``ga2``, except that the combinations of values are tried in
-    random order, which random word 4 of the turn decides. If some line lacks only one cell, the agent gives a safe
-    piece, as long as there is one.
+    cell, the cell is chosen as in ``ga2``. Gift: as in ``ga2``, except that the combinations of attribute values that
+    form a piece are tried in a random order, drawn with random word 4 of the turn. If some line lacks only one cell,
+    the agent gives a safe piece, as long as there is one.
 
-    With ``faithful`` the search follows the study's code:
+    With ``faithful``, the search follows the study's code:
 
     - The reply to a cell places the same piece once more, because no other piece is selected yet.
     - A line that the agent's first placement finishes is worth 1 + ``depth``. A line that a later placement of the
       agent finishes is worth 1 + the number of placements left, and a line that the opponent finishes is worth
       -infinity.
-    - A full board is worth infinity if it is the opponent's turn, and -infinity if it is the agent's.
+    - A full board is worth infinity if the opponent would be next to move, and -infinity if the agent would be.
     - The first of the best cells is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
     As its evaluation of a turn the agent reports what the search proved, as ``alpha_beta`` does. It reports nothing

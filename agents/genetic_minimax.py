@@ -73,9 +73,9 @@ def scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
 def faithful_scratch_arrays(agent: Any, rows: int) -> tuple[Any, Any]:
     """Return the two arrays that a faithful player uses instead of the tree, as views of the agent's scratch.
 
-    Both have a row for the current node at each depth. ``passing`` [17, rows] int32 has the rows of the games that pass
-    through the node. ``frames`` [17, FRAME_WORDS] int64 has the number of these games, the number of them that were
-    visited, and the least and greatest value of the node's children.
+    Row d of both arrays describes the current node at depth d. ``passing`` [17, rows] int32 lists the games through
+    that node, as indices of individuals. ``frames`` [17, FRAME_WORDS] int64 has the number of these games, the number
+    of them that were visited, and the least and greatest value of the node's children.
     """
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
     frames = numba.carray(
@@ -114,7 +114,8 @@ def complete_game_at_random_returning_next_index(
 def add_childless_node_to_parent(nodes: Any, number: int, parent: int, move: int, depth: int) -> None:
     """Write a childless node at index ``number`` and link it into its parent's list of children.
 
-    The node's value is at first worse than any result for the player who moves there.
+    The node starts with a value that is worse, for the player to move there, than any result of a game. Every value
+    that is backed up from a child therefore replaces it.
     """
     node = nodes[number]
     node.parent, node.youngest, node.older, node.move, node.depth = parent, NO_INDEX, NO_INDEX, move, depth
@@ -152,9 +153,9 @@ def merge_games_into_tree(genes: Any, individuals: Any, order: Any, size: int, n
 def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: int, nodes: Any) -> None:
     """Merge the games of the first ``size`` individuals in ``order`` into a tree, and set the fitness of each.
 
-    Values are backed up by minimax. A node keeps an individual's value if it and all nodes from there down to the
-    individual's leaf have this value. The fitness of the individual is the depth of the deepest leaf minus the depth of
-    the highest such node.
+    Values are backed up by minimax. An individual's value survives up to a node if this node, and every node below it
+    on the path to the individual's leaf, has this value. The fitness of the individual is the depth of the deepest leaf
+    of the tree minus the depth of the highest node up to which the value survives.
     """
     count, deepest = merge_games_into_tree(genes, individuals, order, size, nodes), int64(0)
     for number in range(count - 1, 0, -1):  # children come after their parents
@@ -176,10 +177,10 @@ def merge_games_and_set_fitness(genes: Any, individuals: Any, order: Any, size: 
 def list_unjudged_games_beyond_node(
     genes: Any, individuals: Any, passing: Any, frames: Any, depth: int, move: int
 ) -> None:
-    """List the games that reach the node at ``depth`` by ``move`` and continue after it, if they have no fitness yet.
+    """List the games without a fitness that reach the node at ``depth`` by ``move`` and continue beyond it.
 
-    The rows of these games are written into ``passing[depth]``, and ``frames[depth]`` is reset. Only a faithful player
-    uses this function and the functions after it, down to ``choose_by_result_then_fitness``.
+    The rows of these games are written into ``passing[depth]``, and ``frames[depth]`` is reset. Only faithful players
+    use this function.
     """
     count = 0
     for i in range(frames[depth - 1, 0]):
@@ -199,10 +200,10 @@ def widen_node_value_range(frames: Any, depth: int, value: int) -> None:
 
 @inline_function
 def judge_first_game_and_mark_copies(individuals: Any, passing: Any, frames: Any, depth: int, value: int) -> None:
-    """Judge the game that ends below the node at ``depth``, as the study's code does.
+    """Give the value of a leaf to the first game through its parent, and mark the other games as copies of the first.
 
-    The code gives ``value``, the value of the leaf, to the first game through the node, and treats all other games
-    through the node as copies of the first.
+    The parent is the node at ``depth``, and ``value`` is the value of the leaf below it. This follows the study's code,
+    which takes all games through the parent for the same game.
     """
     individuals[passing[depth, 0]].judged = value
     for i in range(1, frames[depth, 0]):
@@ -224,9 +225,10 @@ def is_first_of_its_move(genes: Any, passing: Any, depth: int, i: int) -> bool:
 def judge_deviating_games_returning_node_value(
     individuals: Any, passing: Any, frames: Any, depth: int, longest: int
 ) -> int:
-    """Return the value of the node at ``depth``, and set the fitness of the games whose value differs from it.
+    """Return the value of the node at ``depth``, and set the fitness of the games that deviate from it.
 
-    The fitness is ``longest``, the length of the longest game, minus ``depth``.
+    These are the games through the node whose value differs from the node's value. Their fitness is ``longest``, the
+    length of the longest game, minus ``depth``.
     """
     value = int64(frames[depth, 2] if depth & 1 else frames[depth, 3])
     for i in range(frames[depth, 0]):
@@ -271,9 +273,9 @@ def set_fitness_faithfully(genes: Any, individuals: Any, size: int, longest: int
 
 @inline_function
 def choose_by_result_then_fitness(individuals: Any, size: int) -> int:
-    """Return the row of the fittest game judged won, else of the fittest drawn game, else of the least fit lost game.
+    """Return the row of the game to play: the fittest win; if there is none, the fittest draw; else the least fit loss.
 
-    The first of these games is taken on ties.
+    Games count as wins, draws and losses by their judged value. On ties the first game is taken.
     """
     best, best_value, best_fitness = int64(NO_INDEX), int64(BELOW_ALL), int64(UNSET)
     for row in range(size):
@@ -319,7 +321,7 @@ def hold_tournament(individuals: Any, order: Any, size: int, entrants: int, seed
 
 @inline_function
 def sample_kept_move_count(length: int, word: int, faithful: bool) -> int:
-    """Sample how many moves at the beginning of a game a mutation keeps; the game has ``length`` moves.
+    """Sample the number of first moves that a mutation keeps from a game of ``length`` moves.
 
     The number is drawn uniformly with ``word``. The greatest is ``length`` - 1; the least is 0 or, with ``faithful``,
     half of the moves, rounded down.
@@ -372,22 +374,27 @@ class GeneticMinimax(KernelAgent):
     """Study E's ``genetic_minimax``, after Hong, Huang and Lin, "A genetic minimax game-playing strategy" (1998).
 
     An individual is a whole game from the present position to its end, worth 1, 0 or -1 to the player to move. All
-    individuals together form the reservation tree, in which values are backed up by minimax. The farther up the value
-    of an individual survives, the fitter the individual is. Each generation adds ``offspring`` games to the
-    ``population`` games. An offspring begins like the winner of a ``tournament``, up to a uniformly drawn point of
-    mutation, and continues at random. Then the fittest ``population`` games are kept; earlier games come first on ties.
-    In the end, the first move of the fittest game is played.
+    individuals together form the reservation tree, in which values are backed up by minimax. On the way from an
+    individual's leaf to the root, the individual's value survives as long as the nodes have this value; the nearer to
+    the root it survives, the greater the fitness of the individual.
+
+    Each generation adds ``offspring`` games to the ``population`` games. An offspring copies the first moves of the
+    winner of a tournament between ``tournament`` games, up to a uniformly drawn point of mutation, and continues with
+    random moves. Then the fittest ``population`` games are kept; earlier games come first on ties. In the end, the
+    first move of the fittest game is played.
 
     ``faithful`` follows the study's code:
 
-    - No individual is ever dropped.
+    - No game is ever dropped.
     - Points of mutation lie in the second half of a game.
     - A tournament has 20 entrants unless ``tournament`` is given.
-    - At a leaf, all games through the node above the leaf are treated as copies of the first of them, which gets the
-      leaf's value. Copies have the least fitness and are often missing from the rest of the tree.
+    - At a leaf, the first game through the node above the leaf gets the leaf's value, and all other games through that
+      node are treated as copies of it. Copies have the least fitness, and branches that are visited later leave them
+      out.
     - Fitness is measured at the highest node of the game's path whose value differs from the game's. (Without
-      ``faithful`` it is measured just below the lowest such node, because the value does not survive past that node.)
-    - The move comes from the fittest game judged won, else the fittest drawn game, else the least fit lost game.
+      ``faithful``, it is measured just below the lowest such node, because the value does not survive past that node.)
+    - The move comes from the fittest game judged a win; if there is none, from the fittest draw; otherwise from the
+      least fit loss.
 
     Randomness: words are drawn in order from index 0. The first population takes one word for each move of each game.
     Each offspring then takes one word for each entrant, one for the point of mutation, and one for each random move.

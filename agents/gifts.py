@@ -88,7 +88,7 @@ class Gifts(KernelAgent):
 
     ``policy`` is of kind 'gift' and has a row for each combination of features: ``pieces``, ``wins``, ``safe`` and
     ``dangers`` (int8, ascending), and ``risk`` (float64, from 0 to 1). ``agents/gifts.py`` explains the features.
-    Raises ``ValueError`` for any other policy.
+    Raises ``ValueError`` if the policy is of another kind or its table is invalid.
     """
 
     kernel = gifts_turn

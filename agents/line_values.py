@@ -95,7 +95,7 @@ class WorkMemory(NamedTuple):
 
 @inline_function
 def allocate_work_memory(risks: Any, max_turns: int) -> WorkMemory:
-    """Allocate memory for the best ``max_turns`` turns for each of ``risks`` [R].
+    """Allocate memory that holds, for each of ``risks`` [R], the best ``max_turns`` turns.
 
     A risk is the weight of winning in a turn's value, which is (1 - risk) P(not lost) + risk P(won).
     """
@@ -125,8 +125,8 @@ class Weights(NamedTuple):
 def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: Any) -> None:
     """Add the weights of each of ``count`` features to ``sums`` [width].
 
-    Each feature has a row of weights; the rows begin at index ``base`` of ``values``. They are read as slices, because
-    numba compiles an index that could be negative to code that adds the numbers one by one. Four rows are added at a
+    Each feature has a row of weights; the rows begin at index ``base`` of ``values``. The rows are read as slices: if
+    an index could be negative, numba would generate code that adds the numbers one by one. Four rows are added at a
     time, so that the sums are read and written less often.
     """
     width, last = sums.shape[0], count & 3
@@ -146,11 +146,10 @@ def add_rows_to_sums(features: Any, count: int, base: int, values: Any, sums: An
 
 @inline_function
 def fill_not_lost_and_won_chances(work: WorkMemory, count: int, stage: int, features: int, weights: Weights) -> None:
-    """Write into ``work.chances`` the chance not to lose and the chance to win that the weights of ``stage`` give.
+    """Write the chances of not losing and of winning into ``work.chances``, by the weights of ``stage``.
 
     ``stage`` is the number of pieces on the board, and ``features`` the number of features that a stage has. ``count``
-    is the number of features in ``work``, or how the game ends, as ``fill_features_returning_count_or_outcome``
-    returned it.
+    is the result of ``fill_features_returning_count_or_outcome``: the number of features in ``work``, or an outcome.
     """
     values, sums = weights.values, work.sums
     if count < 0:
@@ -260,11 +259,13 @@ def count_hidden_units(weights: NDArray[np.int16], features: int) -> int:
 
 
 def to_columns(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
-    """Build the table of a policy, with a row for each weight that is not 0, ascending by pieces, feature and part.
+    """Build the table of a policy, with a row for each weight that is not 0.
 
-    ``stages`` maps a number of pieces to the weights of its stage. The output weights of a hidden layer follow the
-    weights of the features. For an output weight, ``feature`` is ``features`` plus the number of the output (0: not
-    lost, 1: won), and ``part`` is the number of the hidden unit.
+    The rows ascend by ``pieces``, ``feature`` and ``part``. ``stages`` maps a number of pieces to the weights of its
+    stage: the weights of each feature, then the output weights of the hidden layer. For a weight of a feature, ``part``
+    is the sum to which it is added: 0 for not lost, 1 for won, and 2 + k for hidden unit k. For an output weight,
+    ``feature`` is ``features`` plus the number of the output (0: not lost, 1: won), and ``part`` is the number of the
+    hidden unit.
     """
     parts = []
     for pieces in sorted(stages):
@@ -322,9 +323,10 @@ def pack_weights(policy: Policy, rules: Rules) -> PackedWeights:
 
 
 def check_weights(policy: Policy, player: str) -> None:
-    """Raise ``ValueError`` unless the policy is of kind 'line_values' and every value in its table is possible.
+    """Raise ``ValueError`` unless the policy is of kind 'line_values' and its table is valid.
 
-    ``player`` names the player of the policy in messages.
+    In a valid table all numbers are in the range that the kind allows, and the rows ascend. ``player`` is the name that
+    messages use for the agent that plays the policy.
     """
     pieces, feature, part, weight = load_checked_columns(policy, LINE_VALUES, player, COLUMNS)
     if not policy.parameters.get(FEATURE_HASH, -1.0) >= 0.0:
@@ -384,14 +386,15 @@ class LineValues(KernelAgent):
 
     It does not search. It finishes a line if it can. Otherwise the value of a turn is (1 - ``risk``) P(not lost) +
     ``risk`` P(won); turns that let the opponent win at once are not considered. On ties it makes the turn with the
-    lowest cell, then the lowest gift. It plays as ``semi_random`` if every turn lets the opponent win at once, and also
-    if only one cell is empty. In any other position it plays as ``semi_random`` with probability ``exploration``. Word
-    0 is for ``semi_random``; word 1 decides whether to explore. As its evaluation of a turn the agent reports P(won) -
-    P(lost).
+    lowest cell, then the lowest gift.
 
-    ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Without a policy the agent plays as
-    ``semi_random``. Raises ``ValueError`` for any other policy; ``knowledge`` raises it for weights that were learned
-    for other lines.
+    It plays as ``semi_random`` if it has no policy, if every turn lets the opponent win at once, or if only one cell is
+    empty; in other positions it does so with probability ``exploration``. Word 0 is for ``semi_random``; word 1 decides
+    whether to explore. As its evaluation of a turn the agent reports P(won) - P(lost).
+
+    ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Raises ``ValueError`` if the policy is of
+    another kind or its table is invalid; ``knowledge`` raises ``ValueError`` for weights that were learned for other
+    lines.
     """
 
     kernel = line_values_turn

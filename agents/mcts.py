@@ -71,7 +71,7 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
     """Add the result of an iteration to all nodes of the path.
 
     ``result`` is the result of the player who moved into the last node. ``depth`` is the index of that node in the
-    path. With ``solver`` proofs are backed up too.
+    path. With ``solver``, proofs are backed up too.
     """
     nodes, path = tree.nodes, tree.path
     for step in range(depth, -1, -1):
@@ -93,9 +93,10 @@ def back_up(tree: Tree, depth: int, result: int, c: float, draw_reward: float, s
 
 @inline_function
 def add_visit_faithfully(tree: Tree, step: int, value: float, c: float, root_of_log: float) -> None:
-    """Add a visit to the node at ``step`` of the path and compute its upper confidence bound, as the study's code does.
+    """Add a visit to the node at index ``step`` of the iteration's path, as the study's code does.
 
-    ``value`` is the reward of the visit. ``root_of_log`` is the square root of the logarithm of the parent's visits.
+    The node's upper confidence bound is computed anew. ``value`` is the reward of the visit. ``root_of_log`` is the
+    square root of the logarithm of the number of visits of the node's parent.
     """
     number = int64(tree.path[step])
     node = tree.nodes[number]
@@ -110,9 +111,9 @@ def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: 
     """Add the ``value`` of an iteration to the nodes of the path, as the study's code does.
 
     ``value`` is the reward of the root's player. The node where selection ended gets two visits: one for itself, and
-    one as a child of the node before it. If that node was expanded, its first child, where the path ends, gets one
-    visit. The root gets one visit in each iteration whose selection ends at the root, and no other visits.
-    ``roots_of_logs[n]`` is the square root of the logarithm of n.
+    one as a child of its parent. If it was ``expanded``, the path ends at its first child, which gets one visit. The
+    root gets one visit in each iteration whose selection ends at the root, and no other visits. ``roots_of_logs[n]`` is
+    the square root of the logarithm of n.
     """
     nodes, path = tree.nodes, tree.path
     end = depth - 1 if expanded else depth
@@ -132,9 +133,9 @@ def back_up_faithfully(tree: Tree, depth: int, value: float, expanded: bool, c: 
 def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
     """Return the child of the root that is played; on ties the one that was made first.
 
-    It is the child with the best value if ``by_value``, otherwise the child with the most visits, or of several such
-    children the one with the best value. With ``solver`` a child that is proven won comes before all others, and a
-    child that is proven lost after them.
+    With ``by_value``, it is the child with the best value. Otherwise it is the child with the most visits; if several
+    have the most, the one among them with the best value. With ``solver``, a child that is proven won comes before all
+    others, and a child that is proven lost after all others.
     """
     nodes = tree.nodes
     if nodes[0].untried != NO_MOVE:
@@ -159,9 +160,9 @@ def final_child(tree: Tree, size: int, by_value: bool, solver: bool) -> int:
 def proven_or_mean_root_result(nodes: Any, root_child: int) -> float:
     """Return the result that the player expects after choosing ``root_child``, from -1 to 1.
 
-    It is the proven result, or otherwise follows from the mean reward of all turns that were searched. The mean reward
-    of the chosen turn alone would be too high: with few iterations a turn has few visits, and it was chosen because
-    they went well.
+    It is the proven result, if there is one. Otherwise it is computed from the mean reward of all turns that were
+    searched. The mean reward of the chosen turn alone would be too high: with few iterations a turn has few visits, and
+    a turn whose few visits happened to go well is the one that is chosen.
     """
     if nodes[root_child].proven != OPEN:
         return 1.0 if nodes[root_child].proven == WON else -1.0
@@ -178,9 +179,9 @@ def start_tree(
 ) -> int:
     """Set up the tree with which a search begins, and return its number of nodes.
 
-    With ``reuse`` it is the part of the kept tree below this position, if the kept tree contains the position.
-    Otherwise it is only a root. A kept root that is proven but has lost its children is replaced too, because no turn
-    could be chosen from it.
+    With ``reuse``, if the kept tree contains this position, it is the subtree of the kept tree whose root is the
+    position. Otherwise it is a new root alone. A new root is also used if the kept root is proven but its children were
+    not kept, because no turn could be chosen from it.
     """
     if reuse:
         reply = find_kept_reply(agent, position, rules)
@@ -241,29 +242,30 @@ class Mcts(KernelAgent):
     """Study E's ``mcts``: UCT with ``iterations`` iterations for each turn, which is a cell and a gift at once.
 
     An iteration goes down from the present position, each time to the child with the highest UCB1, W/n + c sqrt(ln N /
-    n), for the player to move (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006). Unvisited
-    children come first, in random order: a random gift with all cells, then another gift. On ties the child that was
-    entered first is chosen. If the last node was visited before, its children are added and the first of them is
-    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
-    ``draw_reward`` for both after a draw. The first iteration is a playout from the position itself.
+    n), for the player to move (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006). Here W is the
+    sum of the child's rewards, n the number of its visits, and N the number of its parent's visits. Unvisited children
+    come first, in random order: a random gift with all cells, then another gift. On ties the child that was entered
+    first is chosen. If the last node was visited before, its children are added and the first of them is entered. One
+    random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser, ``draw_reward``
+    for both after a draw. The first iteration is a playout from the position itself.
 
-    ``final`` says which child of the root is played. With ``visits`` it is the child with the most visits, or of
-    several such children the one with the best value. With ``value`` it is the child with the best value.
+    ``final`` says which child of the root is played. With ``value``, it is the child with the best value. With
+    ``visits``, it is the child with the most visits; if several have the most, the one among them with the best value.
 
     ``faithful`` follows the study's code:
 
-    - Unvisited children come in the order of cells, then gifts, so the first cells are chosen on ties.
+    - Unvisited children come in the order of cells, then gifts, so low cells win ties.
     - All nodes are chosen for the benefit of the root's player, as if the opponent helped.
     - The root keeps 2 visits forever.
     - The node where selection ends counts each visit twice.
     - A bound is computed when its node is visited, and not updated when only the parent is visited.
     - The child with the best value is played.
 
-    With ``solver`` proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
-    "Monte-Carlo Tree Search Solver", CG 2008). With ``safe_gifts`` no move gives a piece with which the opponent could
-    win at once, if there is another move. With ``reuse`` the tree below the turn that was played is kept, up to
-    ``iterations`` nodes. The next search of the game then begins with the part of this tree below the opponent's reply,
-    to which it adds ``iterations`` iterations (see ``agents.search.tree``).
+    With ``solver``, proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
+    "Monte-Carlo Tree Search Solver", CG 2008). With ``safe_gifts``, no move gives a piece with which the opponent could
+    win at once, if there is another move. With ``reuse``, the subtree that begins with the turn that was played is
+    kept, up to ``iterations`` nodes. The next search of the game starts from the part of it that begins with the
+    opponent's reply, and adds ``iterations`` iterations (see ``agents.search.tree``).
 
     As its evaluation of a turn the agent reports the proven result or, if nothing is proven, 2 * mean - 1, where mean
     is the mean reward of the whole search. A draw therefore counts as ``draw_reward`` says: as a draw with 0.5, as a
@@ -272,10 +274,11 @@ class Mcts(KernelAgent):
     ``value`` is a policy of kind 'line_values'. It replaces playouts and chooses the turns to consider
     (``agents/search/puct.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead. In
     those positions the agent plays the turn with the greatest learned value among the turns that keep the exact value.
-    With a policy the agent reports the mean value of the turn's visits, or the exact value.
+    With a policy, the agent reports the mean value of the turn's visits, or the exact value.
 
     Randomness: words are drawn in order from index 0. Each move of a playout takes one word. Each move by which a node
-    is expanded takes at least one word, because a gift that is not safe is drawn again.
+    is expanded takes at least one word, because a move that ``safe_gifts`` forbids is skipped and the next word draws
+    another.
     """
 
     kernel = mcts_turn

@@ -42,10 +42,10 @@ def pack_value_and_turn(value: int, turn: int) -> int:
 
 @inline_function
 def safe_share_for_root_side(position: PackedPosition, maximising: bool, rules: Any) -> int:
-    """Return what a board without a line at the depth limit is worth to the side that began the search.
+    """Return what a position at the depth limit is worth to the side that began the search.
 
-    ``maximising`` says whether this side is to move. If so, the value is the share of safe pieces among those off the
-    board; otherwise it is ``FULL_SHARE`` minus this share.
+    The board has no line. ``maximising`` says whether this side is to move. If so, the value is the share of safe
+    pieces among those off the board; otherwise it is ``FULL_SHARE`` minus this share.
     """
     unplaced = position.available | (int64(1) << position.hand)
     safe = int64(popcount(unplaced & safe_pieces(position.lanes, position.occupied, rules)))
@@ -58,8 +58,8 @@ def study_line_value_with_turn(position: PackedPosition, depth: int, maximising:
     """Return the value of a finished line, packed with the turn that study A's code would return.
 
     ``turn`` finished the line, ``depth`` is the number of placements left to search, and ``maximising`` says whether
-    the side that began the search made the line. If so, and unless ``depth`` is 0, the code does not see the line and
-    keeps searching. The packed turn is then the first reply to ``turn``, or NO_TURN if no piece is left.
+    the side that began the search finished it. If that side did and ``depth`` is above 0, the study's code overlooks
+    the line and searches on. The packed turn is then the first reply to ``turn``, or NO_TURN if no piece is left.
     """
     if not maximising or depth == 0:
         return pack_value_and_turn(FULL_SHARE, turn)
@@ -111,8 +111,8 @@ def search_value_with_last_turn(
 def study_a_valued_turn(position: PackedPosition, depth: int, rules: Any) -> int:
     """Return the turn that study A's code finds, packed with its value.
 
-    The cell and the gift are NONE if the code finds no turn. The turn is the last one before the leaf, see
-    ``search_value_with_last_turn``.
+    It is not the first turn on the path to the best leaf, but the last one: see ``search_value_with_last_turn``. The
+    cell and the gift are NONE if the code finds no turn.
     """
     return search_value_with_last_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
 
@@ -144,18 +144,18 @@ def minimax_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) ->
 
 
 class Minimax(KernelAgent):
-    """Study A's minimax (``lorenzobellino/quarto-player``), which plays the first of the best turns.
+    """Study A's minimax (``lorenzobellino/quarto-player``).
 
-    The first turn is the one with the lowest cell, then the lowest gift. ``depth`` counts placements, beginning with
-    the player's own. A line is worth 100 to the player who makes it and 0 to the other. At the depth limit, let s be
-    the percentage of safe pieces among those neither on the board nor in hand. A position is worth s if the player is
-    to move, 100 - s if the opponent is, and 50 if no piece is left. A full board without a line is valued in the same
-    way. A position can therefore be worth 100 without a line, and this player does not always take a win. The opening
-    gift is drawn with the lower half of random word 0. Visited positions are remembered.
+    Of the best turns, it plays the one with the lowest cell, then the lowest gift. ``depth`` counts placements,
+    beginning with the player's own. A line is worth 100 to the player who makes it and 0 to the other. At the depth
+    limit, let s be the percentage of safe pieces among those neither on the board nor in hand. A position is worth s if
+    the player is to move, 100 - s if the opponent is, and 50 if no piece is left. A full board without a line is worth
+    50 too. A position without a line can be worth as much as a line, 100, so the player does not always take a win. The
+    opening gift is drawn with the lower half of random word 0.
 
-    With ``faithful`` it follows the study's code, which always gives a random piece instead of the gift that the search
-    found (``agents/minimax.py`` lists the other differences). If the code finds no turn, the player takes the first
-    empty cell.
+    With ``faithful``, it follows the study's code, which always gives a random piece instead of the gift that the
+    search found (``agents/minimax.py`` lists the other differences). If the code finds no turn, the player takes the
+    first empty cell.
 
     Raises ``ValueError`` for a depth outside 1 to 16.
     """

@@ -49,11 +49,11 @@ def search_turn_meeting_conditions(position: PackedPosition, conditions: Any, ru
 
 @inline_function
 def study_program_cell_and_found_gift(position: PackedPosition, seed: int, rules: Any, agent: Any) -> int:
-    """Return the turn that the study's program chooses with a piece in hand. Its gift may be NONE.
+    """Return the turn that the study's program chooses with a piece in hand.
 
-    The turn has a gift only if the program's search found the turn. The first three parameters of the agent are the
-    ``conditions`` of ``search_turn_meeting_conditions``, but here the piece in hand counts as unused. The next
-    parameter says whether the program is the earlier version.
+    The gift is NONE unless the program's search found the turn. The first three parameters of the agent are the
+    ``conditions`` of ``search_turn_meeting_conditions``, except that the piece in hand counts as unused here. The
+    fourth parameter selects the earlier of the program's two versions if it is not 0.
     """
     settings = params(agent)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -101,19 +101,19 @@ class Mixed(KernelAgent):
     Unused pieces are neither on the board nor in hand. The cell is
 
     - the first one that wins;
-    - otherwise, if there are fewer than ``few_unused`` unused pieces, the one that ``minimax`` finds with ``depth``,
-      together with its gift, unless the turn's value is 0 percent;
+    - otherwise, if fewer than ``few_unused`` pieces are unused, the cell of the turn that a ``minimax`` search of depth
+      ``depth`` finds, provided that the turn is worth more than 0 percent;
     - otherwise the mirror cell of ``rule_based``.
 
-    Unless ``minimax`` found the turn, the gift is chosen as ``rule_based`` does. Word 0 of a turn gives the opening
-    gift (lower half) or a cell on an empty board.
+    If the cell comes from the search, so does the gift. Otherwise the gift is chosen as ``rule_based`` does. Word 0 of
+    a turn gives the opening gift (lower half) or, on an empty board, the cell.
 
-    With ``faithful`` it follows the study's program: it uses ``minimax`` and ``rule_based`` as they play with
+    With ``faithful``, it follows the study's program: it uses ``minimax`` and ``rule_based`` as they play with
     ``faithful`` and the same ``version``, and the piece in hand counts as unused. By default ``few_unused`` and
     ``depth`` are the numbers in the study's text, or in its program if ``faithful``.
 
     Raises ``ValueError`` for a number of pieces outside 0 to 16, for a depth outside 1 to 16, for an unknown version,
-    and for a version without ``faithful``.
+    and for an earlier version without ``faithful``.
     """
 
     kernel = mixed_turn

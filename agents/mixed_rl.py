@@ -63,21 +63,22 @@ class MixedRl(Mixed):
     Unused pieces are neither on the board nor in hand. The cell is
 
     - the first one that wins;
-    - otherwise, if there are fewer than ``few_unused`` unused pieces, the one that ``minimax`` finds with ``depth``,
-      together with its gift, if the turn's value is above ``above`` percent;
+    - otherwise, if fewer than ``few_unused`` pieces are unused, the cell of the turn that a ``minimax`` search of depth
+      ``depth`` finds, provided that the turn is worth more than ``above`` percent;
     - otherwise the one that ``rl_tabular`` has learned for this board, if any;
     - otherwise the mirror cell of ``rule_based``.
 
-    Unless ``minimax`` found the turn, the gift is the one that ``rl_tabular`` has learned. If it has learned none, the
-    gift is the piece that differs most from the piece just placed or, at the opening, a random piece.
+    If the cell comes from the search, so does the gift. Otherwise the gift is the one that ``rl_tabular`` has learned.
+    If it has learned none, the gift is the piece that differs most from the piece just placed or, at the opening, a
+    random piece.
 
-    With ``faithful`` it follows the study's program: it searches and mirrors as ``mixed`` does with ``faithful``, and
-    like ``rl_tabular`` it recognises no board. By default ``few_unused`` and ``depth`` are the numbers in the study's
-    text, or in its program if ``faithful``.
+    With ``faithful``, it follows the study's program: it searches and mirrors as ``mixed`` does with ``faithful``. Like
+    ``rl_tabular`` with ``faithful``, it then recognises no board and uses nothing that was learned. By default
+    ``few_unused`` and ``depth`` are the numbers in the study's text, or in its program if ``faithful``.
 
-    ``policy`` is a policy of ``rl_tabular``. Word 0 of a turn gives the opening gift (lower half) or a cell on an empty
-    board. Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, for a number of pieces outside 0 to 16, for a
-    depth outside 1 to 16, and for a percentage that is not whole or is outside 0 to 100.
+    ``policy`` is a policy that ``rl_tabular`` can read. Word 0 of a turn gives the opening gift (lower half) or, on an
+    empty board, the cell. Raises ``ValueError`` for a policy that ``rl_tabular`` cannot read, for a number of pieces
+    outside 0 to 16, for a depth outside 1 to 16, and for a percentage that is not whole or is outside 0 to 100.
     """
 
     kernel = mixed_rl_turn

@@ -52,12 +52,13 @@ def compute_values(layers: Layers, inputs: NDArray[np.int8]) -> NDArray[np.float
 class Network:
     """A player that makes the legal turn to which a network gives the greatest value; on ties the first one.
 
-    The network has rectified linear units. The player knows no tactics and need not take a win. Without a policy it
+    The network has rectified linear units. The player knows no tactics and need not take a win. Without a policy, it
     makes a random legal turn, drawn with random word 0.
 
-    ``policy`` is of kind 'network'. Each ``layer`` has a row for every weight, from the input ``row`` to the unit
-    ``column``. The biases are in the row after the last input. The columns are ``layer`` (int8), ``row`` and ``column``
-    (int16) and ``weight`` (float64), ascending by the first three. Raises ``ValueError`` for any other policy.
+    ``policy`` is of kind 'network'. Its table has a row for each weight: of layer ``layer`` (int8), from input ``row``
+    to unit ``column`` (int16 each), with the value ``weight`` (float64). A unit's bias is stored as the weight of an
+    additional input after the last one. The rows ascend by layer, input and unit. Raises ``ValueError`` if the policy
+    is of another kind or its table is invalid.
     """
 
     choosers = ("opponent",)

@@ -250,10 +250,11 @@ def exact_turn_if_mover_chooses(position: PackedPosition, seed: int, rules: Any,
 def allows_better_but_no_instant_win(
     lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any
 ) -> bool:
-    """Return whether a turn of the player improves the opponent's result but does not let the opponent win at once.
+    """Return whether a turn worsens the player's exact result but does not let the opponent win at once.
 
     ``lanes`` and ``occupied`` are the board after the turn, ``gift`` is the piece given, and ``rest`` are the pieces
-    that are left. ``value`` was the exact value for the player before the turn, so that -``value`` was the opponent's.
+    that are left. ``value`` is the exact value for the player before the turn, so the turn worsens the result if the
+    opponent can now reach more than -``value``.
     """
     question = DRAW if value > 0 else WIN
     if rules.mover_chooses != 0:
@@ -265,7 +266,7 @@ def allows_better_but_no_instant_win(
 
 @inline_function
 def find_slip_without_instant_loss(position: PackedPosition, seed: int, rules: Any, search: Any) -> int:
-    """Return a random turn that gives up exact value, or ``NO_SLIP`` if there is none.
+    """Return a random turn that worsens the exact value of the position, or ``NO_SLIP`` if there is none.
 
     The turn neither misses an immediate win nor allows the opponent one.
     """
@@ -313,19 +314,19 @@ def oracle_turn(position: PackedPosition, seed: int, rules: Any, agent: Any) -> 
 class Oracle(KernelAgent):
     """A player that keeps the exact value: it wins every won position and never loses a position that is not lost.
 
-    ``ties`` chooses among the turns that keep the value. With ``distance`` the player takes the turns that win soonest
-    or lose latest, if 5 or more pieces are on the board. (All draws last to the end.) With ``trap`` it takes the turns
-    that leave the opponent the fewest replies that keep the value, if 8 or more pieces are on the board and the
-    position is not won. It chooses at random among the turns that remain.
+    ``ties`` says how to choose among the turns that keep the value. With ``ties='distance'``, if 5 or more pieces are
+    on the board, the player prefers turns that win soonest or lose latest. (All draws last to the end.) With
+    ``ties='trap'``, if 8 or more pieces are on the board and the position is not won, the player prefers turns that
+    leave the opponent the fewest replies that keep the value. Ties that remain are broken at random.
 
     While fewer than ``horizon`` pieces are on the board, another agent plays: the agent given as ``below``, or
     ``semi_random`` by default. Under the rules classic and torus_square, a ``horizon`` of None stands for 0, so that
     play is always exact. Under other rules None stands for 4, or for 5 if the mover chooses the piece, because exact
     play in earlier positions takes seconds without a tablebase.
 
-    ``slip`` is the probability that a turn with 8 or more pieces on the board is a slip: a random turn that gives up
-    some of the exact value. A slip neither misses an immediate win nor allows the opponent one. If there is no such
-    turn, the player does not slip.
+    ``slip`` is the probability that a turn with 8 or more pieces on the board is a slip: a random turn that worsens the
+    exact value. A slip neither misses an immediate win nor allows the opponent one. If there is no such turn, the
+    player does not slip.
 
     As its evaluation the agent reports the exact value of every turn except the first gift and slips.
 
@@ -346,7 +347,7 @@ class Oracle(KernelAgent):
         self._base_of: Callable[[Rules], TablebaseIndex | None] | None = None
 
     def set_tablebases(self, find_tablebase: Callable[[Rules], TablebaseIndex | None]) -> None:
-        """Set the function that returns the tablebase of some rules, or None if there is none.
+        """Set the function that returns the tablebase for given rules, or None if there is none.
 
         A tablebase makes early turns quick and changes no turn.
         """

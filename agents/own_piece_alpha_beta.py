@@ -24,7 +24,8 @@ UNBOUNDED = 2 * LINE
 def full_board_value(placements_made: int, faithful: bool) -> int:
     """Return what a placement that fills the board without a line is worth to the player who makes it.
 
-    ``placements_made`` counts the placements from the root of the search up to and including this one.
+    The value is 0 or, with ``faithful``, as much as if the placement finished a line. ``placements_made`` counts the
+    placements from the root of the search up to and including this one.
     """
     return LINE - placements_made if faithful else 0
 
@@ -40,8 +41,8 @@ def search_value(
 ) -> int:
     """Return what a board without a line is worth to the mover.
 
-    ``placements_made`` of the ``depth`` placements of the search have been made. At least one piece must be left. A
-    value that is not between ``alpha`` and ``beta`` is only a bound on the true value (fail-soft).
+    The search is ``depth`` placements deep, and ``placements_made`` of them have been made. At least one piece must be
+    left. A value that is not between ``alpha`` and ``beta`` is only a bound on the true value (fail-soft).
     """
     if placements_made == depth:
         return int64(0)

@@ -87,7 +87,7 @@ def best_known_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, a
 def best_known_turn(position: PackedPosition, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
     """Return the turn with the greatest known value; on ties the one with the lowest cell, then the lowest gift.
 
-    With ``safe_only`` turns that let the opponent finish a line at once are ignored.
+    With ``safe_only``, turns that let the opponent finish a line at once are ignored.
     """
     tables = symmetry_tables(agent)
     if position.hand == NONE:
@@ -113,9 +113,10 @@ def is_exploring(seed: int, agent: Any) -> bool:
 
 @inline_function
 def winning_known_or_fallback_turn(position: PackedPosition, seed: int, explore: bool, rules: Any, agent: Any) -> int:
-    """Return a turn that wins, else the best known turn if it is worth at least ``unknown``, else the fallback's turn.
+    """Return a winning turn, otherwise the best known turn, otherwise the turn of the fallback.
 
-    ``unknown`` and the fallback are parameters of the agent. With ``explore`` known values are ignored.
+    The best known turn must be worth at least ``unknown``. ``unknown`` and the fallback are parameters of the agent.
+    With ``explore``, the known values are ignored.
     """
     settings, word = params(agent), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
@@ -145,13 +146,13 @@ class PolicyAgent(KernelAgent):
 
     ``policy`` is of kind 'mc_afterstate' (values in its column ``mean``), 'q_table' or 'fitted_q' (values in
     ``value``). It has a row for each afterstate, ascending by ``lanes`` (int64) and ``occupied`` (int32) of the
-    afterstate's canonical form, in which piece 0 is in hand. Without a policy no value is known. Raises ``ValueError``
-    for any other policy and for a fallback that does not exist; ``knowledge`` raises it for a policy that was learned
-    under rules with other symmetries.
+    afterstate's canonical form, in which piece 0 is in hand. Without a policy, no value is known. Raises ``ValueError``
+    if the policy is of another kind or its table is invalid, and for a fallback that does not exist; ``knowledge``
+    raises ``ValueError`` for a policy that was learned under rules with other symmetries.
 
-    A run can nevertheless name a policy of another kind: ``runners/config/agent_policies.py`` then replaces this agent
-    by the default player of that kind. That player takes over the parameters that the user changed, such as ``risk``,
-    as far as it has them.
+    If a run gives this agent a policy of another kind, ``runners/config/agent_policies.py`` replaces the agent by the
+    default player of that kind. Of the parameters that the user changed, such as ``risk``, the default player gets
+    those that it has too.
     """
 
     kernel = policy_turn

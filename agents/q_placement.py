@@ -127,7 +127,7 @@ def q_placement_turn(position: PackedPosition, seed: int, rules: Any, agent: Any
 
 @inline_function
 def find_or_add_row_noting_hand(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
-    """Return the index at which the row of a position that the learner meets begins, and add the row if it is new.
+    """Find or add the row of a position that the learner meets, and return the index at which the row begins.
 
     With ``faithful``, as in the study's code, the row is cleared if the board was also met with another piece in hand.
     To notice this, the learner stores the piece with which the board was met, or SEVERAL, in a separate row, whose key
@@ -180,18 +180,20 @@ class QPlacement(KernelAgent):
 
     Cell: in a position (a board and a hand) that was met in training, it is the cell with the greatest value, the first
     on ties; a cell that was never tried there is worth 0. In any other position the cell is random. The player does not
-    look for a win. Gift: as in ``ga2``, with probability 1 - ``alpha`` it is a piece whose values are rare on the
-    board. (The other gene of ``ga2`` is for cells.)
+    look for a win.
 
-    With ``faithful`` it plays like the study's code: a board that was met is recognised with any piece in hand, and the
-    greatest value is taken over all pieces with which the board was met. On ties the lowest piece comes first, then the
-    lowest cell.
+    Gift: chosen as in ``ga2``. With probability ``alpha`` it is a piece whose values are common on the board, otherwise
+    one whose values are rare. (The other gene of ``ga2`` is for cells.)
+
+    With ``faithful``, it plays like the study's code, which ignores the piece in hand when it looks up a board. The
+    greatest value is taken over all pieces with which the board was met in training. On ties the lowest piece comes
+    first, then the lowest cell.
 
     ``policy`` is of kind 'q_placement'. It has a row for each cell that was tried in a position, with the rows in
     ascending order. Its columns are ``lanes`` (int64) and ``occupied`` (int32) for the board, ``hand`` (int8), ``cell``
     (int8) and ``value`` (float64). Without a policy, cells are random. The gift takes the random words that
-    ``agents/ga2.py`` lists; a random cell takes word 5 (its upper half). Raises ``ValueError`` for any other policy, or
-    a gene outside 0 to 1.
+    ``agents/ga2.py`` lists; a random cell takes word 5 (its upper half). Raises ``ValueError`` if the policy is of
+    another kind or its table is invalid, and for a gene outside 0 to 1.
     """
 
     kernel = q_placement_turn
@@ -211,15 +213,16 @@ class QPlacementLearner(RowLearner):
 
     It can learn in either seat. With probability ``exploration`` it chooses a cell at random, uniformly among the empty
     ones. This probability is multiplied by ``decay`` after each game but never falls below ``floor``. Otherwise it
-    chooses the cell with the greatest value in the position, the first on ties; an unknown value counts as 0. Each pair
-    of a position and a cell has a value. The value of a placement moves towards a target, by ``learning_rate`` of the
-    difference. The target is ``discount`` times the greatest value of the learner's next position, with the piece then
-    in hand. For the last placement of a game it is ``reward`` after a win, -``reward`` after a loss, and 0 after a
-    draw.
+    chooses the cell with the greatest value in the position, the first on ties; an unknown value counts as 0.
 
-    With ``faithful`` it learns like the study's code. There the greatest value is taken over the board after the
+    Each pair of a position and a cell has a value. The value of a placement moves towards a target, by
+    ``learning_rate`` of the difference. The target is ``discount`` times the greatest value of the position in which
+    the learner places next; the piece in hand belongs to the position. For the last placement of a game it is
+    ``reward`` after a win, -``reward`` after a loss, and 0 after a draw.
+
+    With ``faithful``, it learns like the study's code. There the greatest value is taken over the board after the
     placement, where the opponent is to move and no value is ever stored. The target is therefore 0, and each update
-    takes the share ``learning_rate`` off the value. The value of the learner's last placement in a game then changes by
+    multiplies the value by 1 - ``learning_rate``. The value of the learner's last placement in a game then changes by
     ``learning_rate`` times the reward. Whenever a board that was met with more than one piece in hand is met again, the
     values for the piece in hand are forgotten.
 

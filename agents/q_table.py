@@ -98,21 +98,22 @@ def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
 
 
 class QTableLearner(RowLearner):
-    """A Q-learner (C. Watkins, Learning from Delayed Rewards, 1989) of whole turns in a zero-sum game.
+    """A Q-learner (C. Watkins, Learning from Delayed Rewards, 1989) for a zero-sum game, whose actions are whole turns.
 
     The value of a turn is the value of its afterstate (``agents/policy.py``): from -1 to 1 for the player who made the
     turn, and 0 at first. After a game the values of both players' turns are updated, beginning with the last turn (L.
     Lin, Self-Improving Reactive Agents, 1992). Each value moves towards a target, by ``learning_rate`` of the
-    difference. The target is -``discount`` times the value of the opponent's position. The value of that position is 1
-    if the piece in hand finishes a line there. Otherwise, if the game ended with the opponent's placement, it is the
-    result for the opponent; if not, it is the greatest value among the opponent's turns that have been tried. Turns
-    that have never been tried are ignored.
+    difference. The target is -``discount`` times the value of the opponent's position, which is
+
+    - 1 if the piece in hand finishes a line there;
+    - otherwise, if the game ended with the opponent's placement, the result for the opponent;
+    - otherwise the greatest value among the opponent's turns that have been tried.
 
     With probability ``exploration`` the learner's own turn is random. This probability is multiplied by ``decay`` after
-    each game but never falls below ``floor``. Otherwise the turn is the one that the agent ``policy`` with this
-    ``fallback`` would make. Words of a turn: 0 is for the fallback; 1 decides whether the turn is random; 2 gives a
-    random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number outside 0 to 1, and for a
-    fallback that does not exist.
+    each game but never falls below ``floor``. Otherwise the learner plays as ``PolicyAgent`` would with the values
+    learned so far and this ``fallback``. Words of a turn: 0 is for the fallback; 1 decides whether the turn is random;
+    2 gives a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number outside 0 to 1, and for
+    a fallback that does not exist.
     """
 
     kernel = q_table_turn

@@ -169,14 +169,14 @@ class RlEncoded(KernelAgent):
     """Study C's player, which uses learned values of boards.
 
     The code of a board has eight digits: for each attribute value, the greatest number of pieces with this value that
-    stand on one line of the rules. Cell: the first that wins, otherwise the cell whose board has the greatest value.
-    Gift: among the safe pieces, or among all pieces if none is safe, the one that is worth least to the opponent, the
-    first on ties. A piece is worth the mean value of the boards that the opponent could make with it. With
-    ``gift_rule='min_max'``, which the study suggests, it is worth the greatest of these values.
+    stand on one line of the rules. Cell: the first that wins, otherwise the one that leads to the board with the
+    greatest value. Gift: among the safe pieces, or among all pieces if none is safe, the one that is worth least to the
+    opponent, the first on ties. A piece is worth the mean value of the boards that the opponent could make with it.
+    With ``gift_rule='min_max'``, which the study suggests, it is worth the greatest of these values.
 
     ``policy`` is of kind 'encoded_values': ``code`` (int32) and ``value`` (float64), in 390,625 rows, one for each
-    code. Without a policy, values are uniform in [0.1, 1), drawn from ``values_seed``. Raises ``ValueError`` for any
-    other policy, or for a ``gift_rule`` that does not exist.
+    code. Without a policy, values are uniform in [0.1, 1), drawn from ``values_seed``. Raises ``ValueError`` if the
+    policy is of another kind or its table is invalid, and for a ``gift_rule`` that does not exist.
     """
 
     kernel = rl_encoded_turn
@@ -197,11 +197,12 @@ class EncodedLearner(Learner):
 
     With probability ``exploration`` a cell is random, uniformly among the empty ones; with the same probability, drawn
     separately, a gift is random, uniformly among the pieces left. This probability falls by ``exploration_step`` after
-    each game until it is 0. If the cell is random, the learner does not look for a win. After a game it goes through
-    the boards that it made, from the last to the first, with a target that begins at 0. For each board, the target
-    grows by the board's reward; the board's value moves towards the target by ``learning_rate`` of the difference; then
-    the target is multiplied by ``discount``. ``rewards`` has four numbers: for the last of these boards if the game was
-    won, lost or drawn, and for all other boards.
+    each game until it is 0. If the cell is random, the learner does not look for a win.
+
+    After a game the learner goes through the boards that it made, from the last to the first, with a target that begins
+    at 0. For each board, the target grows by the board's reward; the board's value moves towards the target by
+    ``learning_rate`` of the difference; then the target is multiplied by ``discount``. ``rewards`` has four numbers:
+    the reward of the last board after a win, after a loss and after a draw, and the reward of every earlier board.
 
     Words of a turn: 0 for a random cell (upper half) and gift (lower half); 1 decides whether the cell is random; 2
     decides whether the gift is random. Raises ``ValueError`` for a probability outside 0 to 1, for a number that is not

@@ -168,9 +168,9 @@ CELL_COIN, GIFT_COIN = 1, 2  # indices of the words that say whether to explore;
 
 @inline_function
 def is_exploring(seed: int, coin: int, settings: Any) -> bool:
-    """Return whether a turn with this seed takes a random action, which will be counted.
+    """Return whether an action (a cell or a gift) in the turn with this seed is random, and so will be counted.
 
-    ``coin`` is the index of the random word that decides this, which differs between cells and gifts.
+    ``coin`` is the index of the random word that decides this; cells and gifts use different words.
     """
     explored: bool = unit_float(draw(seed, coin)) < settings[EXPLORATION]
     return explored
@@ -222,17 +222,18 @@ def count_explored_actions(game: FinishedGame, rules: Any, agent: Any) -> bool:
 class RlTabular(KernelAgent):
     """Study A's learned player (``lorenzobellino/quarto-player``), which repeats the actions with the best results.
 
-    It chooses the cell and the gift with the highest counter on this board (without the piece in hand), the first on
-    ties. They are random if the board has no counter. Boards are recognised by their canonical form
-    (``agents/rl_tabular.py``).
+    Cell and gift are chosen separately. The cell has the highest counter on the board before the placement, the gift
+    the highest counter on the board after it. The first is taken on ties; the choice is random if the board has no
+    counter. The piece in hand plays no part. Boards are recognised by their canonical form (``agents/rl_tabular.py``).
 
-    With ``faithful`` it plays like the study's published agent. The keys of that agent were hashes of texts, which
+    With ``faithful``, it plays like the study's published agent. The keys of that agent were hashes of texts, which
     differ from process to process, so it recognised no board and played at random.
 
     ``policy`` is of kind 'counters'. It has a row for each cell or gift that was counted on a board, ascending. Its
-    columns are ``lanes`` (int64), ``occupied`` (int32), ``cell`` and ``gift`` (int8, one of the two is -1) and
-    ``count`` (int64). Word 0 of a turn gives a random cell (upper half) and gift (lower half). Raises ``ValueError``
-    for any other policy; ``knowledge`` raises it for a policy that was learned under rules with other symmetries.
+    columns are ``lanes`` (int64), ``occupied`` (int32), ``cell`` and ``gift`` (int8) and ``count`` (int64). The row of
+    a cell has -1 in ``gift``, the row of a gift -1 in ``cell``. Word 0 of a turn gives a random cell (upper half) and
+    gift (lower half). Raises ``ValueError`` if the policy is of another kind or its table is invalid; ``knowledge``
+    raises ``ValueError`` for a policy that was learned under rules with other symmetries.
     """
 
     kernel = rl_tabular_turn
@@ -250,9 +251,11 @@ class TabularLearner(RowLearner):
 
     With probability ``exploration`` a cell is random, uniformly among the empty ones; with the same probability, drawn
     separately, a gift is random, uniformly among the pieces left. This probability falls by ``exploration_step`` after
-    each game until it is 0. Only such random actions are counted: after the game, each counter grows by 1 if the game
+    each game until it is 0. Otherwise the learner plays as ``RlTabular`` would with the counters so far.
+
+    Only the random actions are counted: after a game, the counter of each random action in it grows by 1 if the game
     was won, and falls by 1 if it was lost or drawn. (With the study's numbers, therefore, nothing more is learned after
-    70 games.) Otherwise the learner plays as ``RlTabular`` would with the counters so far.
+    70 games.)
 
     Words of a turn: 0 for a random cell (upper half) and gift (lower half); 1 decides whether the cell is random; 2
     decides whether the gift is random. Raises ``ValueError`` for a number outside 0 to 1.

@@ -74,7 +74,7 @@ def remember_search_turn_transposed(position: PackedPosition, cell: int, agent: 
 
 @inline_function
 def first_changed_cell_of_last_row(packed: int, occupied: int, agent: Any) -> int:
-    """Return the first cell that differs from the remembered board, in the last row that has such a cell.
+    """Return the first changed cell of the last row in which the board differs from the remembered board.
 
     ``packed`` and ``occupied`` are the pieces (``pack_pieces``) and the occupied cells of the present board. The result
     is NONE if no cell differs.
@@ -97,8 +97,8 @@ def first_changed_cell_of_last_row(packed: int, occupied: int, agent: Any) -> in
 def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: int, agent: Any) -> int:
     """Return the cell that the study's program plays in reply to the opponent's placement on the cell ``changed``.
 
-    It may be occupied, because the program only looks at the remembered board. If ``changed`` is NONE, the cell is
-    random.
+    The returned cell may be occupied on the real board, because the program consults only the board that it remembers.
+    If ``changed`` is NONE, the cell is random. ``earlier_program`` selects the earlier version of the program.
     """
     remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed
@@ -111,10 +111,11 @@ def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: in
 
 @inline_function
 def mirror_until_free_and_remember(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
-    """Return the cell that the study's program chooses by its rules of thumb if no cell wins.
+    """Return the cell that the study's program chooses if no cell wins.
 
-    The program chooses again until the cell is empty, and each time remembers the board with its piece on the chosen
-    cell. The n-th choice uses word n of the turn, from 0.
+    The program chooses a cell by ``mirror_or_remembered_free_cell``, again and again until the cell is empty. After
+    each choice it remembers the present board with the piece in hand on the chosen cell. The n-th choice uses word n of
+    the turn, from 0.
     """
     packed, answers = pack_pieces(position), int64(0)
     while True:
@@ -154,7 +155,7 @@ def first_of_one_or_two_safe_gifts(lanes: int, occupied: int, available: int, ru
 
 @inline_function
 def rule_of_thumb_gift(position: PackedPosition, cell: int, rules: Any) -> int:
-    """Return the gift that the rules of thumb choose after the piece in hand is placed on ``cell``."""
+    """Return the gift that ``rule_based`` chooses after the piece in hand is placed on ``cell``."""
     lanes = place_piece(position.lanes, position.hand, cell)
     gift = first_of_one_or_two_safe_gifts(lanes, position.occupied | (int64(1) << cell), position.available, rules)
     return gift if gift != NONE else most_different_piece(position.available, position.hand)
@@ -229,12 +230,12 @@ class RuleBased(KernelAgent):
     empty board the cell is random. Gift: the first safe piece if one or two pieces are safe, otherwise the piece that
     differs in the most attributes from the piece just placed, the first on ties. At the opening the gift is random.
 
-    With ``faithful`` it follows the last version of the study's program. With ``version='earlier'`` it follows the
+    With ``faithful``, it follows the last version of the study's program. With ``version='earlier'``, it follows the
     version with which the study's first results were made. ``agents/rule_based.py`` describes the differences.
 
-    Word 0 of a turn gives the opening gift (lower half) or a cell (upper half). With ``faithful``, word 1 gives the
-    cell (upper half) if the first cell was occupied. Raises ``ValueError`` for an unknown version, or for a version
-    without ``faithful``.
+    Word 0 of a turn gives the opening gift (lower half) or a cell (upper half). With ``faithful``, the program chooses
+    again while the cell that it chose is occupied; the n-th choice, from 0, uses word n. Raises ``ValueError`` for an
+    unknown version, or for an earlier version without ``faithful``.
     """
 
     kernel = rule_based_turn

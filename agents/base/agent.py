@@ -84,8 +84,8 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 class Evaluation(NamedTuple):
     """The evaluation that an agent in Python may return with its turn, as in ``(cell, gift, Evaluation(0.3))``.
 
-    An agent with ``play`` returns one evaluation for the whole batch, whose fields are arrays [B]. None, or NaN as a
-    value, stands for a number that the agent does not report.
+    An agent whose method is ``play`` returns one evaluation for the whole batch, whose fields are arrays [B]. A field
+    that is None is not reported. A ``value`` of NaN is not reported either: it stands for None within an array.
     """
 
     value: Any = None  # the expected result, from -1 (lost) to 1 (won)
@@ -122,9 +122,10 @@ def turn(function: TurnKernel) -> TurnKernel:
     Because the signature is the same, a new pairing of agents needs no compilation.
 
     Args:
-        function: ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``. ``seed`` (uint64) is the
-            argument of ``quarto.rng.draw``. ``rules`` is a ``RULE_TABLES`` record. ``agent`` is opaque: read it with
-            ``params``, ``table``, ``keys``, ``scratch``, ``memory`` and ``symmetry_tables``.
+        function: ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``. ``seed`` (uint64) stands
+            for the random words of the turn: ``quarto.rng.draw(seed, n)`` returns word n. ``rules`` is a
+            ``RULE_TABLES`` record. ``agent`` is opaque: read it with ``params``, ``table``, ``keys``, ``scratch``,
+            ``memory`` and ``symmetry_tables``.
 
     Returns:
         The compiled function: the ``kernel`` of a ``KernelAgent``.
@@ -203,8 +204,7 @@ def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
     """List the addresses and sizes of the symmetry arrays of ``rules``, for ``symmetry_tables``: [11] uint64.
 
     The first eight numbers are the addresses of the arrays, in the order of the fields of ``Symmetries``. The last
-    three are the numbers of permutations, of canonical masks and of entries in ``attaining``. The arrays are never
-    freed.
+    three are the lengths of the fields ``cells``, ``masks`` and ``attaining``. The arrays are never freed.
     """
     tables = build_symmetries(rules)  # never freed: they are cached there
     sizes = [len(tables.cells), len(tables.masks), len(tables.attaining)]
@@ -232,7 +232,7 @@ def symmetry_tables(agent: Any) -> Symmetries:
 class Knowledge:
     """Everything that a jitted agent may read besides the position.
 
-    Threads share it, except for the scratch and the memory of each game.
+    Threads share it, but each thread has its own scratch, and each game has its own memory.
 
     Examples:
         >>> import numpy as np

@@ -73,10 +73,11 @@ def check_one_of(name: str, value: str, valid: Sequence[str]) -> str:
 
 
 def check_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
-    """Return ``version``, or raise ``ValueError`` if it does not exist or needs ``faithful``.
+    """Return ``version`` after checking that it exists and that a player with this ``faithful`` may have it.
 
     ``valid`` lists the versions of a study's program, the newest first. Only a player with ``faithful`` follows the
-    program, so without ``faithful`` only the newest version is accepted.
+    program, so an older version has no meaning without ``faithful``. Raises ``ValueError`` if ``version`` is not in
+    ``valid``, or if it is an older version and ``faithful`` is False.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")

@@ -49,10 +49,10 @@ EVALUATIONS_TYPE = numba.typeof(Evaluations.blank(1))
 def decide_turns(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, seed_offset: int, first_positions: int
 ) -> None:
-    """Call ``turn`` for each of the first ``first_positions`` positions of ``state``.
+    """Call ``turn`` for each of the positions 0 to ``first_positions`` - 1 of ``state``.
 
-    The turns are written into ``state.turns``. The seed of a turn is the stream of the position's game (a number, see
-    ``quarto/rng.py``) plus ``seed_offset``.
+    The turns are written into ``state.turns``. The seed of a turn is the number that identifies the stream of the
+    position's game (see ``quarto/rng.py``), plus ``seed_offset``.
     """
     batch, remembers = state.batch, agent.memory_size != 0
     for i in range(first_positions):
@@ -131,7 +131,7 @@ class BatchPlayer(ABC):
     """A player that chooses a turn for every position of a batch at once.
 
     By default it remembers nothing of a game, and all threads share it. A copied or unpickled player continues like the
-    original, unless ``copy_obstacle`` says why the player cannot be copied.
+    original. A player that cannot be copied gives the reason in ``copy_obstacle``.
     """
 
     game_words: int = 0  # words of uint64 that the player remembers for each game
@@ -141,11 +141,11 @@ class BatchPlayer(ABC):
 
     @property
     def printed(self) -> str:
-        """Everything that the agent has printed in processes of its own, in all threads."""
+        """Everything that the agent has printed in its own processes, collected over all threads."""
         return ""
 
     def remarks(self) -> list[str]:
-        """Return lines about what the agent did that is no fault and that its user should know."""
+        """Return remarks for the user, one a line, on what the agent did that is no error but worth knowing."""
         return []
 
     def fork(self) -> BatchPlayer:
@@ -155,7 +155,8 @@ class BatchPlayer(ABC):
     def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
         """Begin a new game in each of ``slots``, and forget the games that were played there before.
 
-        A slot is the number by which the player finds what it remembers of a game. The step of ``slots`` is 1 or 2.
+        A slot is the number by which the player finds what it remembers of a game. The step of ``slots`` is 2 if only
+        one of the two games of each pair is played, otherwise 1.
         """
 
     def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
@@ -177,8 +178,8 @@ class BatchPlayer(ABC):
         ``slots`` [B] are the slots of the games to which the positions belong; they must have been started.
         ``evaluations`` [B], if given, is overwritten with the evaluations that the player reports.
 
-        Raises what the agent raises, ``TurnTimeoutError`` if a turn took too long, and ``SomeTurnsFailedError`` if
-        only some turns failed, so that the other turns of the batch can be used.
+        Any error that the agent raises is passed on. Raises ``TurnTimeoutError`` if a turn took too long. If only some
+        turns failed, raises ``SomeTurnsFailedError``, which holds the other turns, instead of these errors.
         """
 
 
@@ -244,7 +245,8 @@ class KernelPlayer(BatchPlayer):
     def __reduce__(self) -> tuple[Callable[..., KernelPlayer], tuple[Any, ...]]:
         """Pickle the parts from which the player can be rebuilt.
 
-        Its record is left out, because the record holds addresses that are valid only in this process.
+        The record that the kernel gets as ``agent`` is left out, because it holds addresses that are valid only in this
+        process.
         """
         player_arguments = self._turn_kernel, self._knowledge, self.rules
         return type(self).resume, (player_arguments, self._memories, self._slots, self._arrays["scratch"])
@@ -260,7 +262,7 @@ class KernelPlayer(BatchPlayer):
         self._point_record_at(slots)
 
     def _point_record_at(self, slots: range) -> None:
-        """Write the addresses of the memories of the games in ``slots`` into the agent's record."""
+        """Write where the memories of the games in ``slots`` are into the record that the kernel gets as ``agent``."""
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
         self.agent["memory_address"] = first
@@ -328,8 +330,8 @@ class PythonAgent:
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Ask the agent for its turns in a batch, and return the cells and the gifts: [B] each.
 
-        The agent's evaluations are written into ``evaluations`` [B]. Raises whatever the agent raises, and
-        ``AnswerError`` if an answer has the wrong form.
+        The agent's evaluations are written into ``evaluations`` [B]. Any error that the agent raises is passed on.
+        Raises ``AnswerError`` if an answer has the wrong form.
         """
         batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
         if isinstance(self.agent, BatchAgent):
@@ -426,9 +428,10 @@ class PythonPlayer(BatchPlayer):
     """
 
     def __init__(self, agent: PythonAgent | None) -> None:
-        """Build a player of ``agent``, which is None in a subclass that gets its turns elsewhere.
+        """Build a player of ``agent``.
 
-        Such a subclass may ask a process for them, for example.
+        ``agent`` is None in a subclass that does not call an agent itself but, for example, asks another process for
+        the turns.
         """
         self.unusual: dict[int, tuple[int, int]] = {}
         self._agent = agent
@@ -459,7 +462,8 @@ class PythonPlayer(BatchPlayer):
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Return the cells and gifts that the agent chose, and write its evaluations into ``evaluations`` [B].
 
-        Cells and gifts may be out of range. Raises what the agent raises, ``AnswerError`` and ``TurnTimeoutError``.
+        Cells and gifts may be out of range. Any error that the agent raises is passed on. Raises ``AnswerError`` if an
+        answer has the wrong form, and ``TurnTimeoutError`` if a turn took too long.
         """
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
@@ -575,7 +579,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def prepare_python_agent(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """Prepare an agent written in Python for ``rules``, and return the agent together with ``rules``.
+    """Prepare an agent written in Python for ``rules``, and return it as a ``PythonAgent``.
 
     The agent's method ``prepare`` is called, if it has one. Raises ``RequestError`` for an agent that has neither
     ``play`` nor ``choose``; ``label`` names the agent in the message.

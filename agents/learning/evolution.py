@@ -89,7 +89,10 @@ def sort_by_fitness(population: Population) -> Population:
 
 
 def rank_sorted_population(population: Population) -> NDArray[np.int64]:
-    """Count, for each individual of a sorted population, how many different fitnesses are better: [N] int64."""
+    """Count, for each individual of a sorted population, the distinct better fitnesses: [N] int64.
+
+    Individuals with equal fitness have equal ranks, and ranks have no gaps.
+    """
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
 
@@ -111,10 +114,10 @@ GENOME_CHOICES = ("best", "mean")
 
 
 def compute_run_seed(seed: int, generation: int, games: int) -> int:
-    """Compute the seed, from 0 to 2^63 - 1, of the run that judges a generation with ``games`` games.
+    """Compute the seed, from 0 to 2^63 - 1, of the run that judges a generation.
 
-    The seed depends on the number of games, because otherwise a request for more games would extend the run with fewer
-    games.
+    ``games`` is the number of games in the run. The seed depends on it because the id of a run does not: with the same
+    seed, a later request for more games would extend the earlier run instead of starting a new one.
     """
     return int(stream(uint64(stream(uint64(seed), generation, JUDGING)), games, JUDGING)) >> 1
 
@@ -123,7 +126,7 @@ class Evolution:
     """An evolution of genomes that is determined by its parameters and the fitnesses of its individuals.
 
     The caller passes the fitnesses to ``end_generation_and_rank_all``. Each generation adds ``offspring`` individuals,
-    and the ``size`` fittest of the old and the new individuals survive (plus-selection). With ``again`` the survivors
+    and the ``size`` fittest of the old and the new individuals survive (plus-selection). With ``again``, the survivors
     are judged again in every generation, not only when they are made. ``start`` [n, G] holds the genes of the first
     individuals; if there are fewer than ``size``, the rest is sampled.
     """
@@ -178,10 +181,10 @@ class Evolution:
     def choose_genome(self, best_or_mean: str) -> tuple[float, ...]:
         """Return the best genome so far, by the criterion ``best_or_mean``.
 
-        With ``best`` it is the genome of the fittest survivor of the last generation, which may be generation 0. With
-        ``mean`` it is the genome with the best mean fitness, the first on ties. The mean is over all individuals with
-        this genome, and over all generations that each of them survived, except generation 0. ``mean`` therefore
-        requires that generation 1 has ended.
+        With ``best``, it is the genome of the fittest survivor of the last generation, which may be generation 0. With
+        ``mean``, it is the genome with the best mean fitness, the first on ties. Every individual with a genome
+        contributes its fitness to the mean once for each generation that it survived, from generation 1 on. ``mean``
+        therefore requires that generation 1 has ended.
         """
         if best_or_mean == "best":
             return tuple(self.population.genes[0].tolist())
@@ -260,7 +263,7 @@ class FiveGeneBreeder:
     """Study A's operator (``lorenzobellino/quarto-player``), which mutates every gene of a tournament's winner.
 
     Words 0 to 4 of an individual are for its five genes. The study's code mutates the parent itself, not a copy of it.
-    With ``writes_into_parents`` all individuals with the same ancestor therefore share their genes.
+    With ``writes_into_parents``, all individuals with the same ancestor therefore share their genes.
     """
 
     tournament: int = 5
@@ -308,12 +311,12 @@ def _mutate_one_by_one(
 class TwoGeneBreeder:
     """Study B's operators (``quarto_ci_2022_2023``): mutation, crossover, and crossover with a shift of both genes.
 
-    The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half;
-    then ``stuck`` while the fitness of the best individual is less than ``margin`` above the mean of the best five,
-    and otherwise ``late``. Genes stay between 0 and 1. Word 0 of an individual chooses the operator, word 1 the gene
-    that is mutated, and word 2 whether genes go up or down. For an individual of the first population, words 0 and 1
-    are its genes. ``only_shifts_up`` follows the study's code, where the draw that chooses the operator also decides
-    whether genes go up.
+    The operator is drawn with the probabilities ``early`` in the first half of the evolution. Later it is drawn with
+    ``stuck`` in generations where the best fitness exceeds the mean of the best five by less than ``margin``, otherwise
+    with ``late``. Genes stay between 0 and 1. Word 0 of an individual chooses the operator, word 1 the gene that is
+    mutated, and word 2 whether genes go up or down. For an individual of the first population, words 0 and 1 are its
+    genes. With ``only_shifts_up``, crossover with a shift always raises the genes, as in the study's code, where the
+    draw that chooses the operator also decides the direction.
     """
 
     generations: int = 100

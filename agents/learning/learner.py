@@ -78,7 +78,7 @@ class Learner(KernelAgent):
 
 
 class TrainingGames(NamedTuple):
-    """The games from which a learner learns, in order: consecutive pairs of the only pairing of a run."""
+    """The games from which a learner learns, in order: those of consecutive pairs in a run with one pairing."""
 
     run: int  # uint64: the run's word, see quarto.rng
     first_pair: int  # this and the others: int64

@@ -111,10 +111,11 @@ def update_line_states(board: Any, piece: int, cell: int, words: Any) -> None:
 
 @inline_function
 def fill_dangers_now_and_after_placements(occupied: int, words: Any, board: Any) -> None:
-    """Write into ``board`` its dangers, both now and after a placement on each empty cell.
+    """Write into ``board`` its present dangers, and what determines the dangers after a placement on each empty cell.
 
-    A danger is an attribute value with which a piece can finish a line. The states of the lines must already be in
-    ``board``. ``words`` is the table that ``build_feature_words`` builds for the rules.
+    A danger is an attribute value with which a piece can finish a line. ``dangers_after`` finds the dangers after a
+    given piece is placed. The states of the lines must already be in ``board``. ``words`` is the table that
+    ``build_feature_words`` builds for the rules.
     """
     cells = ~occupied & ALL_CELLS
     while cells != 0:
@@ -156,8 +157,9 @@ def fill_dangers_now_and_after_placements(occupied: int, words: Any, board: Any)
 def fill_board_survey(occupied: int, words: Any, board: Any) -> None:
     """Write into ``board`` all that follows from the states of its lines and does not depend on the gift.
 
-    This includes the dangers, see ``fill_dangers_now_and_after_placements``, and an entry for each line that is not
-    full. ``words`` is the table that ``build_feature_words`` builds for the rules.
+    This includes the dangers (``fill_dangers_now_and_after_placements``). It also includes an entry for each line that
+    is not full: the values that its pieces share, the pieces that have one of these values, and the base of the line's
+    feature number. ``words`` is the table that ``build_feature_words`` builds for the rules.
     """
     fill_dangers_now_and_after_placements(occupied, words, board)
     twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)

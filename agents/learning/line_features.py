@@ -96,9 +96,10 @@ def _number_classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _count_group_features(line_classes: int, cell_classes: int) -> list[int]:
-    """List the number of features in each group, for these numbers of classes of lines and of cells.
+    """Return the number of features in each group, in the order of the constants ``LINE`` to ``REFUTED``.
 
-    The groups are in the order of the constants from ``LINE`` to ``REFUTED``.
+    Each of these constants names a group: the features of one kind. ``line_classes`` and ``cell_classes`` are the
+    numbers of classes of lines and of cells.
     """
     return [
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
@@ -191,8 +192,9 @@ def write_attribute_feature_returning_state(
 ) -> int:
     """Write the feature of one attribute to ``features[count]``, and return the state of the attribute.
 
-    The state is the number of pieces left that have the value which the gift lacks, plus 9 if a piece with this value
-    can finish a line. ``common`` is the part of the feature that is the same for all four attributes.
+    An attribute has two values; the opposing value is the one that the gift does not have. The state is the number of
+    pieces left with the opposing value (0 to 8), plus 9 if a piece with this value can finish a line. ``common`` is the
+    part of the feature that is the same for all four attributes.
     """
     value = (gift >> attribute) & 1
     match, oppose = attribute + ATTRIBUTES * (1 - value), attribute + ATTRIBUTES * value
@@ -228,10 +230,11 @@ def append_attribute_features(
 def append_features_of_gifts_after_placements(
     board: Any, byte: int, pieces_left: int, safe: int, occupied: int, words: Any, features: Any, count: int
 ) -> int:
-    """Append the features of the safe gifts that remain after each placement, and return the new number of features.
+    """Append the features of the gifts that are safe after each placement, and return the new number of features.
 
-    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the gift,
-    ``safe`` is the number of pieces left that are safe, and ``count`` is the number of features so far.
+    ``fill_features_returning_count_or_outcome`` explains the features. ``byte`` has the attribute values of the piece
+    that is placed, ``safe`` is the number of pieces left that are safe before the placement, and ``count`` is the
+    number of features so far.
     """
     empty = ~occupied & ALL_CELLS
     numbers = int64(0)  # cells by number of gifts, four bits each, 15 lowest
@@ -269,10 +272,11 @@ def append_features_of_gifts_after_placements(
 
 @inline_function
 def add_reply_feature_counting_turns(reply: int, rest: int, cells: int, after: Any, features: Any, count: int) -> int:
-    """Write the feature of a reply to ``features[count]``, and return the number of turns that the giver has after it.
+    """Write a reply's feature to ``features[count]``, and return how many turns the giver has after the reply.
 
-    A turn is a placement on one of ``cells`` and a safe gift from ``rest``. ``reply`` is twice the reply's gift, plus
-    1 if this gift is also safe on the board before the reply. ``after`` is the board after the reply's placement.
+    A turn is a placement on one of ``cells`` and a safe gift from ``rest``. ``reply`` encodes the reply: 2 * gift + 1
+    if the gift is also safe on the board before the reply, otherwise 2 * gift. ``after`` is the board after the reply's
+    placement.
     """
     byte, turns, union, one, two, more = piece_byte(reply >> 1), int64(0), int64(0), int64(0), int64(0), int64(0)
     while cells != 0:
@@ -365,20 +369,20 @@ def match_and_oppose_line_values(line: int, byte: int, board: Any) -> int:
 
 @inline_function
 def attribute_state(attribute: int, values: int) -> int:
-    """Return, as two bits, whether a line shares the matching and the opposing value of an attribute.
+    """Return two bits for an attribute on a line: whether all pieces have the matching, and the opposing value.
 
-    ``values`` is what ``match_and_oppose_line_values`` returned for the line.
+    The lower bit is for the matching value. ``values`` is what ``match_and_oppose_line_values`` returned for the line.
     """
     return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
 
 
 @inline_function
 def number_attribute_states_of_two_lines(line_values: int, other_line_values: int) -> int:
-    """Return a number for the states of the four attributes on two lines, whatever the order of the attributes.
+    """Return a number for the states of the four attributes on two lines, regardless of the order of attributes.
 
-    The number is the index of a multiset (``multiset_number``). The multiset has one member for each attribute, which
-    combines the attribute's states on both lines (``attribute_state``). ``line_values`` and ``other_line_values`` are
-    what ``match_and_oppose_line_values`` returned for the lines.
+    The number is the index of a multiset (``multiset_number``) with one member for each attribute. A member combines
+    the attribute's state on the one line with its state on the other (``attribute_state``). ``line_values`` and
+    ``other_line_values`` are what ``match_and_oppose_line_values`` returned for the lines.
     """
     return multiset_number(
         attribute_state(0, line_values) * 4 + attribute_state(0, other_line_values),
@@ -438,17 +442,18 @@ def fill_features_returning_count_or_outcome(
     with which a piece can finish a line. A piece is *safe* on a board if it finishes no line there. There are features
     for:
 
-    - each line: the number of its pieces, of its shared values that match, of those that oppose, and of the pieces left
-      that have one of its shared values;
-    - the numbers of dangers, of lines of three and of two pieces that can still be finished, and of cells on which a
-      piece can finish a line, each combined with the number of pieces left that are safe on this board;
-    - each attribute: the number of pieces left with the opposing value, of lines of two pieces that share either value,
-      and of cells on which the opposing value wins;
+    - each line: the number of its pieces, the number of its shared values that match, the number of those that oppose,
+      and the number of pieces left that have one of its shared values;
+    - four numbers, each combined with the number of pieces left that are safe on the afterstate's board: the number of
+      dangers, the number of lines with three pieces that can still be finished, the number of such lines with two
+      pieces, and the number of cells on which a piece can finish a line;
+    - each attribute: the number of pieces left with the opposing value, the numbers of lines with two pieces that share
+      the matching and the opposing value, and the number of cells on which the opposing value wins;
     - the four attributes together, regardless of order;
     - each empty cell: the number of safe gifts that are left if the opponent places there;
     - the distribution of the numbers of safe gifts over the cells.
 
-    With ``REPLIES_FROM`` or more pieces on the board there are also features for replies:
+    With ``REPLIES_FROM`` or more pieces on the board, there are also features for replies:
 
     - A *reply* is the opponent's placement and a gift that is safe after it.
     - A *turn* is what the giver can do after a reply: again a placement and a gift that is safe after it.
@@ -460,7 +465,7 @@ def fill_features_returning_count_or_outcome(
     These features are for:
 
     - each reply: the number of cells that leave the giver one, two or more safe gifts, the number of different pieces
-      among these gifts, and whether the reply's gift is safe on this board;
+      among these gifts, and whether the reply's gift is safe on the afterstate's board too;
     - each sharp reply: the number of turns, the number of turns that survive, and the least number of turns that a
       surviving turn leaves to the opponent;
     - the least number of turns that a reply leaves, and the number of replies: on each cell, with each gift, and in
@@ -469,9 +474,9 @@ def fill_features_returning_count_or_outcome(
     - each pair of lines that cross in an empty cell: the numbers of their pieces and, for the four attributes
       regardless of order, whether each line has the matching and the opposing value.
 
-    The giver wins if every reply is refuted, or if there is no reply. The giver loses if a reply leaves no turn that
-    survives although pieces are left to give. Otherwise the game is drawn if ``pieces_left`` has at most
-    ``DECIDED_PIECES`` pieces.
+    The giver wins if every reply is refuted, or if there is no reply. The giver loses if, after some reply, pieces are
+    left to give but no turn survives. Otherwise the game is drawn if ``pieces_left`` has at most ``DECIDED_PIECES``
+    pieces.
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:

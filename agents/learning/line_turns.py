@@ -44,10 +44,10 @@ def has_safe_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
 
 @inline_function
 def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool:
-    """Return whether the opponent has a turn after each turn that places ``piece`` and gives a piece of ``rest``.
+    """Return whether every safe turn with ``piece`` and a gift from ``rest`` leaves the opponent a safe turn in reply.
 
-    A turn is a placement and a gift that is safe after it. ``rest`` has at least two pieces. ``after[0]`` is the board
-    before these turns, with pieces on the cells ``filled``; ``after[1]`` is overwritten.
+    A safe turn is a placement and a gift that is safe after it. ``rest`` has at least two pieces. ``after[0]`` is the
+    board before these turns, with pieces on the cells ``filled``; ``after[1]`` is overwritten.
     """
     byte, empty = piece_byte(piece), ~filled & ALL_CELLS
     cells = empty
@@ -68,7 +68,7 @@ def all_safe_turns_leave_safe_reply(piece: int, rest: int, filled: int, words: A
 
 
 class SurvivingTurns(NamedTuple):
-    """The number of turns that survive, and the fewest replies that one of them leaves.
+    """The number of turns that survive, and the least number of replies that any of these turns leaves.
 
     ``count_unrefuted_turns_and_fewest_replies`` says which turns survive.
     """

@@ -24,11 +24,12 @@ GENOME = "genome"  # the kind without a table: its parameters are a player's
 
 @dataclass(frozen=True)
 class Policy:
-    """A learned policy, ready to be stored. Equal knowledge has equal bytes, however it was learned.
+    """A learned policy, ready to be stored.
 
     The columns of ``table`` have the same length and contain signed integers or float64. The order of the rows depends
-    only on their contents. The values of the policy are in its only column of float64 or, if there is none, in the
-    column ``count``.
+    only on their contents. Two policies with the same knowledge are therefore stored as the same bytes, however they
+    were learned. The values of the policy are in the float64 column, of which there is at most one; without such a
+    column they are in the column ``count``.
     """
 
     kind: str  # decides what columns and parameters mean, and so which players can read it

@@ -38,8 +38,8 @@ MAX_POSITIONS, MAX_VALUES = 32, 1 << 10  # that one game can add: 17 boards of a
 def position_key(occupied: int, hand: int) -> int:
     """Pack the occupied cells and the piece in hand into the key of a position.
 
-    The key identifies the position together with its lanes (a mask of cells for each attribute). ``hand`` is a piece or
-    NONE.
+    Two positions are equal if both their keys and their lanes (a mask of cells for each attribute) are equal. ``hand``
+    is a piece or NONE.
     """
     return uint64(occupied) | (uint64(hand + 1) << uint64(OCCUPIED_BITS))
 
@@ -69,7 +69,7 @@ def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
 
 @inline_function
 def find_or_add_nan_row(position: Any, width: int, words: Any, values: Any) -> int:
-    """Return the index at which the row of a position (lanes, occupied, hand) begins, and add the row if it is new.
+    """Find or add the row of a position (lanes, occupied, hand), and return the index at which the row begins.
 
     A new row has ``width`` unknown values. The caller must have checked ``has_room_for_game``.
     """
@@ -87,7 +87,10 @@ def find_or_add_nan_row(position: Any, width: int, words: Any, values: Any) -> i
 
 @inline_function
 def has_room_for_game(words: Any, values: Any) -> bool:
-    """Return whether all positions of one more game can be added while half of the slots stay empty."""
+    """Return whether one more game can be added with at least half of the slots still empty afterwards.
+
+    There must be room for all positions of the game and all their values.
+    """
     positions, used = int64(words[0]) + MAX_POSITIONS, int64(words[1]) + MAX_VALUES
     enough: bool = 2 * positions <= (words.shape[0] - HEADER) // 2 and used <= values.shape[0]
     return enough
@@ -104,9 +107,9 @@ def bit_rank(bit: int, mask: int) -> int:
 
 @inline_function
 def row_width(occupied: int) -> int:
-    """Count the empty cells of a board, each of which has a value in the board's row.
+    """Return the number of empty cells of a board, which is also the number of pieces off the board.
 
-    The number of pieces off the board is the same.
+    A row has this many values for cells and, if it has values for gifts, as many for pieces.
     """
     return int64(popcount(~occupied & ALL_CELLS))
 

@@ -23,10 +23,10 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * CHILD_FIELDS  # of scratch
 
 @inline_function
 def copy_search_record_to_scratch_once(agent: Any) -> Any:
-    """Return this thread's search record of the solver, which is in the agent's scratch.
+    """Return the solver's search record for this thread, which lies in the agent's scratch.
 
-    On the first call in a thread the record is copied from the shared one, and gets memory in which the solver lists
-    the children of positions.
+    The first call in a thread copies the record there from the shared one, and gives it memory in which the solver
+    lists child positions.
     """
     search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
@@ -42,17 +42,20 @@ def copy_search_record_to_scratch_once(agent: Any) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _get_shared_proof_tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """Return the tables of proofs under these rules, which are allocated by the first call and then kept.
+    """Return the tables of proofs under these rules, which all players of this process share.
 
-    All players of this process share them, because proofs depend only on the rules. Only the tables of the last four
-    rules are kept.
+    They can be shared because proofs depend only on the rules. The first call for a set of rules allocates the tables,
+    and later calls return the same ones. Only the tables of the four sets of rules that were used last are kept.
     """
     return {"table": allocate_table(MEGABYTES), "distances": allocate_table(MEGABYTES / 4)}
 
 
 @dataclass(frozen=True)
 class SolverKnowledge(Knowledge):
-    """Knowledge whose ``keys`` begin with a ``SEARCH`` record. It keeps alive the arrays to which the record points."""
+    """Knowledge whose ``keys`` begin with the solver's search record (of dtype ``SEARCH``).
+
+    It also holds references to the arrays to which the record points, so that they are not freed.
+    """
 
     owned_arrays: tuple[Any, ...] = ()
 

@@ -114,8 +114,8 @@ def play_out(position: PackedPosition, seed: int, index: int, rules: Any) -> Pla
 def allowed_gifts(position: PackedPosition, cell: int, safe_gifts: bool, rules: Any) -> int:
     """Return, as 16 bits, the pieces that may be given after the piece in hand is placed on ``cell``.
 
-    If ``cell`` is NONE, nothing is placed. With ``safe_gifts`` only pieces with which the opponent cannot finish a
-    line are allowed, if there are any.
+    If ``cell`` is NONE, nothing is placed. With ``safe_gifts``, only safe pieces are allowed, unless no piece is safe
+    or the placement finishes a line.
     """
     if not safe_gifts:
         return position.available
@@ -135,10 +135,10 @@ def set_untried_move_returning_next_word(
 ) -> int:
     """Draw the move with which a node will be expanded next, and return the index of the next unused word.
 
-    The move is written into ``node.untried``, or NO_MOVE if no move is left. Moves come gift by gift: a random gift
+    The move, or NO_MOVE if no move is left, is written into ``node.untried``. Moves come gift by gift: a random gift
     with all cells in random order, then another random gift. The order is random so that low numbers have no advantage,
-    and goes gift by gift so that every cell is tried within few moves. A move that ``safe_gifts`` forbids is drawn
-    again.
+    and goes gift by gift so that every cell is tried within few moves. A move that ``safe_gifts`` forbids is skipped,
+    and another move is drawn.
     """
     alone, first = is_gift_only(position, rules), node.child_count == 0
     gift, cells, gifts = move_gift(node.untried), int64(node.cells), int64(node.gifts)
@@ -167,7 +167,7 @@ def set_untried_move_returning_next_word(
 def next_move(position: PackedPosition, move: int, safe_gifts: bool, rules: Any) -> int:
     """Return the move after ``move`` in ascending order of cells and, for each cell, of gifts.
 
-    After NO_MOVE the first move is returned, and after the last move NO_MOVE.
+    For NO_MOVE, return the first move; for the last move, return NO_MOVE.
     """
     cell, cells = int64(NONE), int64(0)
     if not is_gift_only(position, rules):

@@ -78,7 +78,7 @@ def position_after_turn(position: PackedPosition, cell: int, gift: int) -> Packe
 
 @inline_function
 def is_exact(position: PackedPosition, agent: Any) -> bool:
-    """Return whether enough pieces are on the board for the agent to value this position by the solver."""
+    """Return whether enough pieces are on the board for the agent to use the solver's exact value of the position."""
     return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
 
 
@@ -133,8 +133,8 @@ def find_candidates(position: PackedPosition, max_turns: int, seed: int, rules: 
     """Find the best ``max_turns`` turns to search, or the turn of a position that needs no search.
 
     No search is needed if the piece in hand finishes a line, if no piece is left, or if every turn lets the opponent
-    win at once: the turn is then chosen as by ``semi_random``. In a position that the solver values, the turn is the
-    one that ``find_exact_turn`` finds.
+    win at once. The turn is then the one that ``semi_random`` would choose. In a position for which the agent uses the
+    solver's exact value, the turn is the one that ``find_exact_turn`` finds.
     """
     hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0

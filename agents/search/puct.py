@@ -66,7 +66,7 @@ def scratch_nodes(agent: Any) -> Any:
 
 @inline_function
 def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
-    """Add a child of ``parent`` for each of ``turns`` to a tree of ``size`` nodes, and return the tree's new size."""
+    """For each of ``turns``, add a child of ``parent`` to a tree of ``size`` nodes; return the tree's new size."""
     count, total = count_turns(turns), float64(0.0)
     for k in range(count):
         node = nodes[size + k]
@@ -82,7 +82,7 @@ def add_children(nodes: Any, parent: int, size: int, turns: WorkMemory) -> int:
 
 @inline_function
 def mean_value_with_prior_visit(node: Any) -> float:
-    """Return the mean of the values of a turn's visits, in which the turn's learned value counts as one more visit."""
+    """Return the mean value over a turn's visits, counting the turn's learned value as one additional visit."""
     return float64((node.total + node.value) / (1 + node.visits))
 
 
@@ -112,8 +112,8 @@ def evaluate_and_expand_node(
 ) -> NodeVisit:
     """Find the value of a node in a tree of ``size`` nodes, and add its children unless its value is already final.
 
-    The value is final if no piece is left, if the solver values the position, or if every turn lets the opponent win
-    at once.
+    The value is final if no piece is left, if the agent uses the solver's exact value of the position, or if every turn
+    lets the opponent win at once.
     """
     if position.available == 0:
         return NodeVisit(float64(0.0), size)

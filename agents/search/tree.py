@@ -92,7 +92,7 @@ def scratch_tree(agent: Any) -> Tree:
 
 @inline_function
 def add_node(nodes: Any, number: int, move: int, outcome: int) -> None:
-    """Write a node without visits or children at index ``number``.
+    """Write a new node, which has no visits and no children, at index ``number``.
 
     ``move`` leads to the node, and ``outcome`` is the outcome of the move: NOT_OVER, LINE or FULL_BOARD.
     """
@@ -202,7 +202,11 @@ def kept_nodes(agent: Any) -> Any:
 
 @inline_function
 def keep_tree(agent: Any, tree: Tree, chosen_node: int, after: PackedPosition) -> None:
-    """Store the part of the tree below ``chosen_node`` in the memory of the game; ``after`` is the position there."""
+    """Store the subtree whose root is ``chosen_node`` in the memory of the game.
+
+    ``after`` is the position at ``chosen_node``. If the children of a node no longer fit into the memory, the node is
+    stored without them.
+    """
     words, stored_nodes, nodes = memory(agent), kept_nodes(agent), tree.nodes
     stored_nodes[0] = nodes[chosen_node]
     count, parent = int64(1), int64(0)
@@ -247,7 +251,11 @@ def find_kept_reply(agent: Any, position: PackedPosition, rules: Any) -> int:
 
 @inline_function
 def recall_tree(agent: Any, tree: Tree, reply: int, c: float, solver: bool) -> int:
-    """Copy the part of the kept tree below ``reply`` to the tree of this search, and return the size of this tree."""
+    """Copy the kept subtree whose root is ``reply`` to the tree of this search, and return its number of nodes.
+
+    ``c`` is the exploration constant, for the bounds of the copied nodes. With ``solver``, nodes that are proven lost
+    get a value of minus infinity, so that the search does not choose them.
+    """
     stored_nodes, nodes = kept_nodes(agent), tree.nodes
     nodes[0] = stored_nodes[reply]
     size, parent = int64(1), int64(0)
