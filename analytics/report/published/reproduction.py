@@ -17,11 +17,18 @@ from analytics.statistics.tally import DRAW, WIN, Estimate, ResultCounts, Tally,
 
 LEGEND = (
     "Student studies published how often their players win. We wrote the same players anew and let them play again. "
-    "The tables have the games that the player won, in %, with 95 % intervals. Seat 0 gives the first piece, seat 1 "
-    "places it. “Ours by the text” plays as the study's text says. “Ours by the code” plays as the study's program "
-    "did when the figure was measured (`faithful: true`); this column is filled only if text and program are known "
-    "to differ. A rate agrees if it is within three points of the published rate, or if the two intervals overlap. "
-    "We tuned no parameter to come closer to a published figure."
+    "The tables have the share of its games that the player won, in %, with 95 % intervals. “Ours by the text” plays "
+    "as the study's text says. “Ours by the code” plays as the study's program did when the figure was measured "
+    "(`faithful: true`); the column holds `·` if text and program are not known to differ. A rate agrees if it is "
+    "within three points of the published rate, or if the two intervals overlap. We tuned no parameter to come closer "
+    "to a published figure.\n\n"
+    "Seat 0 gives the first piece, seat 1 places it. In study D the mover chooses the piece: “first” is the player "
+    "that places first, “second” the other one. `(training)` marks games from which the player learned while it played "
+    "them. Some studies published a range, such as `80-84`: a rate agrees if it is within three points of the range. "
+    "Others published the wins in each block of 200, 300 or 1,000 games in a row: the published rate is then the "
+    "mean of the blocks. Study A counted a drawn game as won by the opponent (by the player where the table says "
+    "“measured as”), so our rates of study A do the same. A note begins with “Proven” if an experiment of ours shows "
+    "the cause, and with “Likely” if we only infer it."
 )
 
 
@@ -234,7 +241,7 @@ def render_page(reproduction: Reproduction, command_note: str, plots: Mapping[st
         "reproduction.html",
         title="Published figures and ours",
         made=command_note,
-        legend=LEGEND,
+        legend=LEGEND.split("\n\n"),
         summary=reproduction.describe_agreement_counts(),
         studies=[
             {
