@@ -28,7 +28,7 @@ from agents.learning.policy import (
     compute_checked_board_pieces,
     load_checked_columns,
 )
-from agents.learning.position_rows import build_empty_row_knowledge, build_row_knowledge, find_row
+from agents.learning.position_rows import build_empty_row_knowledge, build_row_knowledge, find_row_start
 from agents.random import random_cell, random_piece
 from agents.semi_random import turn_if_opponent_chooses
 from quarto.bits import piece_to_lanes, popcount
@@ -63,7 +63,7 @@ class ValuedTurn(NamedTuple):
 def afterstate_value(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
     """Return the value of an afterstate, or NaN if it is unknown."""
     least, minimal = canonical_lanes_and_occupied(lanes, occupied, gift, tables)
-    row = find_row(least, minimal, int64(CANONICAL_HAND), words)
+    row = find_row_start(least, minimal, int64(CANONICAL_HAND), words)
     return np.nan if row == NONE else values[row]
 
 

@@ -26,8 +26,8 @@ from agents.learning.position_rows import (
     bit_ranks,
     build_empty_row_knowledge,
     build_row_knowledge,
-    find_or_add_nan_row,
-    find_row,
+    find_or_add_nan_row_start,
+    find_row_start,
     has_room_for_game,
     list_position_rows,
     list_row_bits,
@@ -89,7 +89,7 @@ def best_cell_of_any_piece(position: PackedPosition, words: Any, values: Any) ->
     best, choice, on_board = -np.inf, int64(NONE), board_piece_mask(position.lanes, position.occupied)
     for piece in range(PIECES):
         if (on_board >> piece) & 1 == 0:
-            first = find_row(position.lanes, position.occupied, piece, words)
+            first = find_row_start(position.lanes, position.occupied, piece, words)
             if first != NONE:
                 best, cell = best_value_and_cell(values, first, position.occupied, best)
                 choice = cell if cell != NONE else choice
@@ -102,10 +102,10 @@ def learned_cell(position: PackedPosition, settings: Any, words: Any, values: An
     if settings[FAITHFUL] != 0.0:
         if settings[PLAYS] != 0.0:
             return best_cell_of_any_piece(position, words, values)
-        met_with = find_row(position.lanes, position.occupied, NONE, words)
+        met_with = find_row_start(position.lanes, position.occupied, NONE, words)
         if met_with == NONE or values[met_with] != float(position.hand):
             return int64(NONE)
-    first = find_row(position.lanes, position.occupied, position.hand, words)
+    first = find_row_start(position.lanes, position.occupied, position.hand, words)
     return int64(NONE) if first == NONE else best_value_and_cell(values, first, position.occupied, -np.inf)[1]
 
 
@@ -134,9 +134,9 @@ def find_or_add_row_noting_hand(lanes: int, occupied: int, hand: int, faithful: 
     is the board with no piece in hand.
     """
     width = row_width(occupied)
-    first = find_or_add_nan_row((lanes, occupied, hand), width, words, values)
+    first = find_or_add_nan_row_start((lanes, occupied, hand), width, words, values)
     if faithful:
-        met_with = find_or_add_nan_row((lanes, occupied, int64(NONE)), int64(1), words, values)
+        met_with = find_or_add_nan_row_start((lanes, occupied, int64(NONE)), int64(1), words, values)
         if np.isnan(values[met_with]):
             values[met_with] = hand
         elif values[met_with] != float(hand):

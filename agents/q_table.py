@@ -14,7 +14,7 @@ from agents.learning.policy import Policy
 from agents.learning.position_rows import (
     RowLearner,
     build_empty_row_knowledge,
-    find_or_add_nan_row,
+    find_or_add_nan_row_start,
     has_room_for_game,
     list_position_rows,
 )
@@ -89,7 +89,7 @@ def learn_q_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
             position, result, ply == game.plies - 1, rules, agent
         )
         least, minimal = canonical_lanes_and_occupied(lanes, occupied, piece, tables)
-        row = find_or_add_nan_row((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
+        row = find_or_add_nan_row_start((least, minimal, int64(CANONICAL_HAND)), int64(1), words, values)
         value = 0.0 if np.isnan(values[row]) else values[row]
         values[row] = value + settings[LEARNING_RATE] * (target - value)
         available |= int64(1) << piece

@@ -34,8 +34,8 @@ from agents.learning.position_rows import (
     bit_ranks,
     build_empty_row_knowledge,
     build_row_knowledge,
-    find_or_add_nan_row,
-    find_row,
+    find_or_add_nan_row_start,
+    find_row_start,
     has_room_for_game,
     list_position_rows,
     list_row_bits,
@@ -89,7 +89,7 @@ def gift_offset(form: CanonicalBoard, gift: int) -> int:
 def best_counter_cell(position: PackedPosition, tables: Symmetries, words: Any, values: Any) -> int:
     """Return the empty cell with the highest counter, the first on ties, or NONE if no cell has a counter here."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
-    first = find_row(form.lanes, form.occupied, NONE, words)
+    first = find_row_start(form.lanes, form.occupied, NONE, words)
     for cell in range(CELLS if first != NONE else 0):
         if (position.occupied >> cell) & 1 == 0:
             count = values[first + cell_offset(form, cell, tables)]
@@ -102,7 +102,7 @@ def best_counter_cell(position: PackedPosition, tables: Symmetries, words: Any, 
 def best_counter_gift(position: PackedPosition, tables: Symmetries, words: Any, values: Any) -> int:
     """Return the available piece with the highest counter on this board, the first on ties, or NONE if none has one."""
     form, best, choice = canonicalize_board(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
-    first = find_row(form.lanes, form.occupied, NONE, words)
+    first = find_row_start(form.lanes, form.occupied, NONE, words)
     for piece in range(PIECES if first != NONE else 0):
         if (position.available >> piece) & 1:
             count = values[first + gift_offset(form, piece)]
@@ -114,7 +114,9 @@ def best_counter_gift(position: PackedPosition, tables: Symmetries, words: Any, 
 @inline_function
 def add_to_counter(form: CanonicalBoard, offset: int, change: float, words: Any, values: Any) -> None:
     """Add ``change`` to the counter at ``offset`` in the form's row. A counter that does not exist yet begins at 0."""
-    first = find_or_add_nan_row((form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values)
+    first = find_or_add_nan_row_start(
+        (form.lanes, form.occupied, int64(NONE)), 2 * row_width(form.occupied), words, values
+    )
     count = values[first + offset]
     values[first + offset] = change if np.isnan(count) else count + change
 

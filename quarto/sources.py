@@ -19,9 +19,10 @@ import pkgutil
 import stat
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
@@ -108,16 +109,28 @@ def _is_writable_beyond_own_group(status: os.stat_result) -> bool:
     return not (group.gr_name == user.pw_name and user.pw_gid == group.gr_gid and set(group.gr_mem) <= {user.pw_name})
 
 
-@functools.cache
-def announce_compilation_to_person() -> None:
-    """Print once that kernels are being compiled, if a person waits in a notebook or an interactive interpreter.
+class NotebookNotice:
+    """A note that kernels are being compiled, for a person who waits in a notebook or an interactive interpreter.
 
-    Scripts and worker processes print nothing.
+    The note is printed if nothing was compiled in the last ``PAUSE_SECONDS``, so each call that compiles prints it
+    once. Scripts and worker processes print nothing.
     """
-    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
-        sys.stderr.write(
-            "Compiling the kernels that this call needs, which may take a minute. Later calls find them ready.\n"
-        )
+
+    PAUSE_SECONDS = 5.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._last_call = clock, -self.PAUSE_SECONDS
+
+    def __call__(self) -> None:
+        """Print the note if it is due."""
+        if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+            now = self._clock()
+            if now - self._last_call >= self.PAUSE_SECONDS:
+                sys.stderr.write(
+                    "Compiling the kernels that this call needs, which may take a minute. "
+                    "Later calls find them ready.\n"
+                )
+            self._last_call = now
 
 
 @dataclass
@@ -130,7 +143,7 @@ class CompilationProgress:
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
     # Called before numba compiles a function that the cache lacks. The command line has its own notice.
-    announce: Callable[[], None] = announce_compilation_to_person
+    announce: Callable[[], None] = field(default_factory=NotebookNotice)
 
 
 compilation_progress = CompilationProgress()

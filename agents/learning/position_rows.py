@@ -62,13 +62,13 @@ def find_slot(lanes: int, key: int, words: Any) -> int:
 
 
 @inline_function
-def find_row(lanes: int, occupied: int, hand: int, words: Any) -> int:
+def find_row_start(lanes: int, occupied: int, hand: int, words: Any) -> int:
     """Return the index in the table at which the position's row begins, or NONE if the position has no row."""
     return int64(words[find_slot(lanes, position_key(occupied, hand), words)] >> uint64(KEY_BITS)) - 1
 
 
 @inline_function
-def find_or_add_nan_row(position: Any, width: int, words: Any, values: Any) -> int:
+def find_or_add_nan_row_start(position: Any, width: int, words: Any, values: Any) -> int:
     """Find or add the row of a position (lanes, occupied, hand), and return the index at which the row begins.
 
     A new row has ``width`` unknown values. The caller must have checked ``has_room_for_game``.
@@ -142,7 +142,7 @@ def _add_rows_and_list_starts(
     """
     firsts, (lanes, occupied, hand) = np.empty(len(widths), np.int64), position
     for i in range(len(widths)):
-        firsts[i] = find_or_add_nan_row((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
+        firsts[i] = find_or_add_nan_row_start((uint64(lanes[i]), occupied[i], hand[i]), widths[i], words, values)
     return firsts
 
 

@@ -132,6 +132,7 @@ class Result:
             file=text,
             width=terminal.width,
             force_terminal=terminal.is_terminal,
+            force_jupyter=False,  # rich would show the text below the cell and leave none here
             color_system=None,
             highlight=False,
             emoji=False,
@@ -222,7 +223,7 @@ def to_sentence(text: str) -> str:
 def render_text(result: Result) -> str:
     """Render the tables and the remarks as text at full width."""
     text = io.StringIO()
-    console = Console(file=text, color_system=None, highlight=False, emoji=False)
+    console = Console(file=text, color_system=None, highlight=False, emoji=False, force_jupyter=False)
     result.draw(console, is_document=True)
     console.out(result.remarks, highlight=False)
     return text.getvalue().rstrip("\n")

@@ -238,7 +238,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         return np.fromiter((stored.end for stored in self), np.int64, len(self))
 
     @cached_property
-    def fingerprint_sums(self) -> NDArray[np.uint64]:
+    def cumulative_fingerprint_sums(self) -> NDArray[np.uint64]:
         """The summed fingerprints of the first 0, 1, ..., N ranges, [N + 1]."""
         fingerprints = np.fromiter((stored.fingerprint for stored in self), np.uint64, len(self))
         return np.concatenate([np.zeros(1, np.uint64), np.cumsum(fingerprints, dtype=np.uint64)])
@@ -295,7 +295,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
             return None
         if int((self.ends[low : high + 1] - self.firsts[low : high + 1]).sum()) != end - first:
             return None
-        return (int(self.fingerprint_sums[high + 1]) - int(self.fingerprint_sums[low])) % MODULUS
+        return (int(self.cumulative_fingerprint_sums[high + 1]) - int(self.cumulative_fingerprint_sums[low])) % MODULUS
 
 
 class FileSlice(NamedTuple):

@@ -77,7 +77,7 @@ def _add_type(key: ConfigKey, schema: Any) -> ConfigKey:
     return key._replace(kind=kind, limits=", ".join(ranges), choices=choices)
 
 
-def _read_parameter_hints(option_yaml: str) -> dict[str, type]:
+def _read_optional_number_types(option_yaml: str) -> dict[str, type]:
     """Read the types of the numbers that the class under ``_target_`` takes, by parameter, without importing the class.
 
     A default of null says nothing about the type. The result is empty for a class that is not the project's own.
@@ -132,7 +132,7 @@ def print_help(application: Application, context: typer.Context, arguments: Comm
         option_text = read_option_text(option.group, option.name)
         paragraphs.append(f"`{option.name}`: {parse_yaml_header(option_text).purpose}")
         title = f"Keys of {option.group} {option.name}: {option.key_form}"
-        hints = _read_parameter_hints(option_text)
+        hints = _read_optional_number_types(option_text)
         option_keys = [
             key._replace(kind=hints.get(key.name, key.kind)) for key in parse_yaml_keys_with_types(option_text)
         ]

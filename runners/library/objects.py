@@ -179,9 +179,17 @@ def describe_objects(agents: Sequence[object], root: PurePath) -> DescribedObjec
         if _is_name_of_other_code(name, code, [*stored, *(spec.to_record() for spec in specs)]):
             notes.append(f"{name} is other code in runs of this archive, so this class is called {name}-{code}")
             name = f"{name}-{code}"
-        shown = {} if given_name is not None else read_parameters(agent)
+        parameters = read_parameters(agent)
+        if given_name is None and (
+            unread := sorted(_read_constructor_defaults(type(agent)).keys() - parameters.keys())
+        ):
+            notes.append(
+                f"{class_name} keeps no plain value of {', '.join(unread)} as an attribute of that name, so its label "
+                "does not tell such objects apart: give them names, {'agent': object, 'name': …}"
+            )
+        shown = {} if given_name is not None else parameters
         label = _find_free_label(name, type(agent), shown, [spec.label for spec in specs])
-        params = {"class": class_name, CODE_KEY: code, **read_parameters(agent)}
+        params = {"class": class_name, CODE_KEY: code, **parameters}
         specs.append(AgentSpec(label, OBJECT_TARGET, params, agent_object=agent, trusted=True))
     return DescribedObjects(specs, [*dict.fromkeys(notes)])
 

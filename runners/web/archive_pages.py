@@ -260,7 +260,7 @@ def results_page(
     list of mistakes, which only the section on mistakes has.
     """
     run, rules = run.strip(), "" if run.strip() else rules or reader.default_rules
-    with_trainings = trainings == "yes" if trainings else sections.counts_trainings(slug)
+    with_trainings = trainings == "yes" if trainings else sections.includes_trainings_by_default(slug)
     game_filter = GameFilter(runs=parse_zero_or_one_run_id(run), rules=rules or None, trainings=with_trainings)
     section_view = reader.compute_once(sections.build_section, slug, game_filter)
     section, pager = section_view.section, reader.build_pager(len(section_view.section.figures), FIGURES_PER_PAGE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quarto.sources import announce_compilation_to_person, find_module_spec, read_imported_modules
+from quarto.sources import NotebookNotice, find_module_spec, read_imported_modules
 
 FILES = {
     "walk_agent/__init__.py": "",
@@ -116,17 +116,17 @@ def test_a_module_that_is_nowhere_is_not_found(name: str, folder: Path) -> None:
     assert name not in read_imported_modules(name)
 
 
-def test_a_person_at_a_notebook_reads_once_that_kernels_are_compiled(
+def test_a_person_at_a_notebook_reads_once_in_each_call_that_kernels_are_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    announce = announce_compilation_to_person.__wrapped__
+    seconds = iter([0.0, 1.0, 4.0, 20.0, 21.0])
+    announce = NotebookNotice(lambda: next(seconds))
     announce()
     assert capsys.readouterr() == ("", "")  # a script
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    for _ in range(3):
+        announce()
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    announce()
     announce()
     assert capsys.readouterr().err.startswith("Compiling the kernels that this call needs")
-    announce_compilation_to_person.cache_clear()
-    announce_compilation_to_person()
-    announce_compilation_to_person()
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    announce_compilation_to_person.cache_clear()

@@ -272,6 +272,7 @@ def test_an_object_has_its_parameters_in_its_label(tmp_path: Path) -> None:
     labels = ["Wide(width=3)", "Wide(below=y,policy=x,width=[1,2])"]
     first = runners.run(*two_objects, games=2, archive=tmp_path, progress=False)
     assert (agents_of(first), "untrained" in first.note) == (labels, False)
+    assert "Wide keeps no plain value of secret as an attribute of that name" in first.note
     renamed = {"agent": Wide(secret=1), "name": "hidden"}
     named = {"agent": "mcts", "iterations": 2, "name": "fast, faster"}
     second = runners.run(Wide(), renamed, Wide(secret=2), named, games=2, archive=tmp_path, progress=False)

@@ -151,7 +151,7 @@ def _find_what_tree_reads(text: str, tree: Node) -> ParsedQuery:
         tree=tree,
         is_read_only=all(node["type"] in _QUERY_NODES for node in nodes if str(node.get("type")).endswith("_NODE")),
         names=frozenset(names),
-        policies=None if is_composed else _find_policies(table_functions),
+        policies=None if is_composed else _find_policies_unless_computed(table_functions),
         columns=None if is_composed else _find_column_names(tree),
         is_composed=is_composed,
         lists_catalogue=any(name.startswith(_CATALOGUE_PREFIXES) for name in names)
@@ -189,7 +189,7 @@ def _list_tables(tree: Node) -> Iterator[Node]:
         ]
 
 
-def _find_policies(table_functions: Iterable[Node]) -> frozenset[str] | None:
+def _find_policies_unless_computed(table_functions: Iterable[Node]) -> frozenset[str] | None:
     """Return the names of policies in calls such as policy('NAME'), or None if an argument is not a string literal."""
     names = {
         _parse_text_argument(argument)

@@ -76,7 +76,7 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
     return SectionView(section, data.selection.games, len(data.records), len(data.games_by_agent))
 
 
-def counts_trainings(slug: str) -> bool:
+def includes_trainings_by_default(slug: str) -> bool:
     """Return whether the section with this slug includes games of trainings by default.
 
     All sections do, except those about the strength of agents.

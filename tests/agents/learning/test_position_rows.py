@@ -11,8 +11,8 @@ from agents.learning.position_rows import (
     build_empty_row_knowledge,
     build_row_knowledge,
     enlarge_rows,
-    find_or_add_nan_row,
-    find_row,
+    find_or_add_nan_row_start,
+    find_row_start,
     has_room_for_game,
     list_position_rows,
 )
@@ -36,7 +36,7 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
     knowledge, rows, grown = build_empty_row_knowledge(np.array([0.5])), dict[Key, list[float]](), 0
     for number, key in enumerate(some_positions(10_000)):
         width = 1 + key[1] % 16
-        first = find_or_add_nan_row((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
+        first = find_or_add_nan_row_start((uint64(key[0]), key[1], key[2]), width, knowledge.keys, knowledge.table)
         row = knowledge.table[first : first + width]
         if key not in rows:
             assert np.isnan(row).all()
@@ -48,10 +48,10 @@ def test_rows_are_found_as_in_a_dictionary_while_they_grow() -> None:
     assert grown > 2
     assert knowledge.params.tolist() == [0.5]
     for key, values in rows.items():
-        first = find_row(uint64(key[0]), key[1], key[2], knowledge.keys)
+        first = find_row_start(uint64(key[0]), key[1], key[2], knowledge.keys)
         assert knowledge.table[first : first + len(values)].tolist() == values
         other = (key[0] ^ 1, key[1], key[2])
-        assert other in rows or find_row(uint64(other[0]), other[1], other[2], knowledge.keys) == -1
+        assert other in rows or find_row_start(uint64(other[0]), other[1], other[2], knowledge.keys) == -1
     listed_rows = list(zip(*(column.tolist() for column in list_position_rows(knowledge)), strict=True))
     assert [tuple(row[:3]) for row in listed_rows] == sorted(map(to_signed_key, rows))
     assert [knowledge.table[row[3]] for row in listed_rows] == [rows[key][0] for key in sorted(rows, key=to_signed_key)]
@@ -67,4 +67,4 @@ def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
     assert [tuple(row) for row in np.array(list_position_rows(knowledge)).T.tolist()] == [
         (*key, place) for key, place in zip(keys, first.tolist(), strict=True)
     ]
-    assert find_row(uint64(1), 1, 1, knowledge.keys) == -1
+    assert find_row_start(uint64(1), 1, 1, knowledge.keys) == -1

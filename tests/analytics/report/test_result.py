@@ -31,6 +31,14 @@ def test_a_result_prints_its_tables_and_its_note() -> None:
     assert "0.25" in str(Result(frame=FRAME))  # a frame without a table is its own table
 
 
+def test_the_text_of_a_result_is_a_text_in_a_notebook_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert "a|b" in f"{RESULT}"
+    assert capsys.readouterr().out == ""
+
+
 def test_the_ending_of_a_file_names_its_format(tmp_path: Path) -> None:
     paths = {form: RESULT.write(tmp_path / f"x.{form}") for form in ("csv", "json", "parquet", "html", "md", "txt")}
     assert pl.read_csv(paths["csv"]).equals(pl.read_parquet(paths["parquet"]))

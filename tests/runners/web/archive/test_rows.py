@@ -45,7 +45,12 @@ from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position_if_readable
 from runners.web.archive.games import NO_GAMES, list_games_page_of_newest_runs
 from runners.web.archive.runs import list_rules_and_agent_names, list_runs, select_runs
-from runners.web.archive.sections import build_mistakes_table, build_run_page, build_section, counts_trainings
+from runners.web.archive.sections import (
+    build_mistakes_table,
+    build_run_page,
+    build_section,
+    includes_trainings_by_default,
+)
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
 from runners.web.archive.urls import build_url, games_url
@@ -244,7 +249,9 @@ def test_games_of_trainings_are_left_out_where_strength_is_the_subject(tmp_path:
         rated = compute_ratings(archive, rules="classic").ratings
         found_runs = {}
         for slug in ("crosstable", "ratings", "lengths", "placements", "mistakes", "learning"):
-            found_runs[slug] = build_section(archive, slug, GameFilter(trainings=counts_trainings(slug))).runs
+            found_runs[slug] = build_section(
+                archive, slug, GameFilter(trainings=includes_trainings_by_default(slug))
+            ).runs
         assert found_runs == dict.fromkeys(found_runs, 5) | {"crosstable": 4, "ratings": 4}
     assert after is not None
     assert before is not None
