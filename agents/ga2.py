@@ -71,7 +71,7 @@ PREFERENCES = _build_preference_tables()
 
 @inline_function
 def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
-    """Rank the eight attribute values by frequency, and pack the ranks of high, coloured, solid and square.
+    """Rank the eight attribute values by frequency, and pack four of the ranks: of high, coloured, solid and square.
 
     The values are sorted by how often they occur on the board, the rarest first if ``rarest_first``, otherwise the
     commonest first. Ties are broken by the study's order of the values (``VALUE_BITS``). The rank of a value is its
@@ -79,8 +79,8 @@ def pack_value_ranks(lanes: int, occupied: int, rarest_first: bool) -> int:
 
     For sorting, each value gets a key of one byte: 8 * n + i. Here i is the value's place in the study's order, and n
     is its count or, if the commonest value comes first, 15 minus its count. The rank of a value is the number of keys
-    below its own. At least one cell must be empty: then all keys are below 128, and one subtraction compares a key with
-    all eight.
+    below its own. The eight keys are packed in one word. At least one cell must be empty: then all keys are below 128,
+    so the top bit of each byte is free, and one subtraction compares a key with all eight.
     """
     total, keys = int64(popcount(occupied)), uint64(0)
     for i in range(ATTRIBUTES):

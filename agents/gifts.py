@@ -50,8 +50,8 @@ UNSEEN_RISK = 0  # index of the parameter: the risk of features that the policy 
 def least_risk_gift(position: PackedPosition, word: int, rules: Any, agent: Any) -> int:
     """Return the gift with the least learned risk of losing, or NONE if no piece is left.
 
-    On ties, the first tied piece at or after a random piece is returned; piece 0 follows piece 15. The lowest four bits
-    of ``word`` are the random piece.
+    Ties are broken by taking the first tied piece at or after a random piece, wrapping from 15 to 0. The lowest four
+    bits of ``word`` are the random piece.
     """
     risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))

@@ -111,11 +111,11 @@ def mirror_or_remembered_free_cell(changed: int, earlier_program: bool, word: in
 
 @inline_function
 def mirror_until_free_and_remember(position: PackedPosition, earlier_program: bool, seed: int, agent: Any) -> int:
-    """Return the cell that the study's program chooses if no cell wins.
+    """Return the cell that the study's program picks if no cell wins.
 
-    The program chooses a cell by ``mirror_or_remembered_free_cell``, again and again until the cell is empty. After
-    each choice it remembers the present board with the piece in hand on the chosen cell. The n-th choice uses word n of
-    the turn, from 0.
+    The program picks a cell by ``mirror_or_remembered_free_cell``, and tries again until the picked cell is empty. Each
+    try is remembered as the present board with the piece in hand on the picked cell. Try n, from 0, draws on the turn's
+    random word n. ``earlier_program`` selects the earlier version of the program.
     """
     packed, answers = pack_pieces(position), int64(0)
     while True:

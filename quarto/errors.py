@@ -195,10 +195,10 @@ class RemoteError(Exception):
         self.add_note(details.traceback)
 
     def restore_or_wrap_arena_error(self, subject: str) -> ArenaError:
-        """Return the original error, as a ``RequestError`` or a ``FailureError``, if it was an ``ArenaError``.
+        """Return the original error if it was an ``ArenaError``, and otherwise a ``RequestError`` about ``subject``.
 
-        For any other exception, return a ``RequestError`` that says that ``subject``, such as an agent, cannot be made,
-        and why.
+        The original error is built anew as a ``RequestError`` or a ``FailureError`` with the same text. An error about
+        ``subject``, for example an agent, says that it cannot be made, and why.
         """
         if self.details.exit_code is None:
             return RequestError(f"{subject} cannot be made: {self}")

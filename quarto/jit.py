@@ -379,11 +379,11 @@ def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[Ker
 
 
 def load_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that declares its signature, or read it from the cache, so that the first call need not wait.
+    """Compile a kernel ahead of its first call, or load its machine code from the cache.
 
-    Returns the compiled function, which can be passed to other kernels as an argument; for a kernel that is called by
-    its address, returns None. Any other function is returned unchanged. Raises numba's error if the kernel cannot be
-    compiled.
+    Returns the compiled function, which can be passed to other kernels as an argument, or None if the kernel is called
+    by its address. A kernel without a declared signature is still compiled only when it is called. A function that is
+    not a kernel is returned unchanged. Raises numba's error if the kernel cannot be compiled.
     """
     return function.load() if isinstance(function, Kernel | KernelCalledByAddress) else function
 

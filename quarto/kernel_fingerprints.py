@@ -119,7 +119,10 @@ def list_code_names(code: CodeType) -> Iterator[str]:
 
 
 def _list_annotation_names(annotations: Mapping[str, object]) -> Iterator[str]:
-    """Yield all names in annotations, because some of them may be named tuples whose fields the function reads."""
+    """Yield all names in the annotations of a function or class.
+
+    Some may be the names of named tuples, whose fields belong in the fingerprint.
+    """
     for annotation in annotations.values():
         yield from re.findall(
             r"\w+", annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
@@ -158,7 +161,7 @@ def describe_value(value: object) -> str:
 
 
 def describe_type(numba_type: types.Type) -> str:
-    """Describe a type of numba, with the fields of its named tuples. Equal types have equal descriptions."""
+    """Describe a numba type, including the fields of any named tuples in it. Equal types have equal descriptions."""
     text = HIDDEN_IN_TYPES.sub("", f"{type(numba_type).__name__} {numba_type}")
     if isinstance(numba_type, types.BaseNamedTuple):
         parts = (

@@ -145,7 +145,7 @@ class BatchPlayer(ABC):
         return ""
 
     def remarks(self) -> list[str]:
-        """Return remarks for the user, one a line, on what the agent did that is no error but worth knowing."""
+        """Return remarks for the user, each a single line, about behaviour that is not an error but worth knowing."""
         return []
 
     def fork(self) -> BatchPlayer:

@@ -100,7 +100,10 @@ def check_range(name: str, column: NDArray[np.int64], least: int, most: int) -> 
 
 
 def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
-    """Raise ``ValueError`` unless every row is greater than the row before it, compared column by column."""
+    """Raise ``ValueError`` unless the rows are in strictly ascending lexicographic order.
+
+    The first column is the most significant one.
+    """
     (first, lanes), *_ = columns.items()
     greater, equal = np.zeros(max(len(lanes) - 1, 0), np.bool_), np.ones(max(len(lanes) - 1, 0), np.bool_)
     for column in columns.values():

@@ -173,7 +173,10 @@ def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
 
 
 class PositionRows(NamedTuple):
-    """Positions, and the index in the table at which each position's row begins. All arrays are [positions] int64."""
+    """Positions, and the index of the first value of each position's row in the flat table of values.
+
+    All arrays are [positions] int64.
+    """
 
     lanes: NDArray[np.int64]
     occupied: NDArray[np.int64]

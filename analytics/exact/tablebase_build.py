@@ -274,15 +274,16 @@ def solve_smaller_layers(
 
 
 def verify_tablebase(tablebase: Tablebase, sample_size: int, megabytes: float) -> Iterator[str]:
-    """Yield the problems of a tablebase, one line each.
+    """Yield the problems found in a tablebase, one line each.
 
     The checks are:
 
     - the table has the checksum that its card names;
-    - the boards are those that play can reach;
-    - the values of smaller boards agree with the values of the larger boards that follow them;
-    - the values of ``sample_size`` random boards with the most pieces agree with a solution from the rules alone, which
-      uses a search table of ``megabytes``.
+    - the boards are those that play can reach, and as many are won, drawn and lost as the card says;
+    - the values of boards agree with the values of the boards that one more placement reaches;
+    - the values of ``sample_size`` random boards with the most pieces agree with a search that uses only the rules.
+
+    ``megabytes`` is the size of the table of this search.
     """
     try:
         table = read_tablebase(tablebase)

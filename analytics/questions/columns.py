@@ -230,7 +230,7 @@ def format_interval(low: float, high: float, format_value: Callable[[float], str
 
 
 def text_column(heading: str, texts: Iterable[Any]) -> ResultColumn:
-    """Build a column of texts or, in a table for a page, of cells."""
+    """Build a column of texts or, in a table for a page, of ready-made ``Cell`` objects."""
     return ResultColumn(heading, [*texts], right_aligned=False)
 
 

@@ -107,9 +107,9 @@ def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | Non
 def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAMES) -> HeadToHead:
     """Compute the results of each pair of agents in the games that the filter chooses.
 
-    Without a condition in SQL, the results come from tallies. Games are then read only in runs in which several
-    pairings played the same openings, because the intervals of such runs depend on the results after each opening. With
-    a condition, a pair of which only one game is chosen is counted as a single game.
+    Without a condition in SQL, the results come from tallies. Games are read only in runs in which several pairings
+    played the same openings, because their intervals depend on the results after each opening. With a condition, a pair
+    of which only one game is chosen is counted as a single game.
 
     Raises:
         RequestError: No game is chosen, a run is not in the archive, the condition is invalid, or the games were played
@@ -139,8 +139,9 @@ class ChosenResults(NamedTuple):
 
 
 def load_chosen_results(opened: OpenArchive, game_filter: GameFilter) -> ChosenResults:
-    """Load the results in the chosen games from tallies or, with a condition in SQL, count them in the games.
+    """Return the results of the chosen games.
 
+    They come from the stored tallies or, if the filter has an SQL condition, are counted from the games themselves.
     Raises the errors of ``compute_head_to_head``.
     """
     records = _select_runs_including_trainings(opened, game_filter)

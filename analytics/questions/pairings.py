@@ -145,9 +145,10 @@ def load_results_requested_by_jobs(
 def _limit_training_to_requested_games(
     archive: ArchiveStore, job: SweepJob, record: RunRecord, results: list[PairingResult]
 ) -> list[PairingResult]:
-    """Load the results of the games that a job asked for, if a longer training has since extended the job's run.
+    """Return the results of only those games of a run that a job asked for.
 
-    For any other run, return ``results``, the results of all its games.
+    If the run is a training that has since been extended, the results of the requested games are loaded. Otherwise
+    ``results``, which covers all games of the run, is returned unchanged.
     """
     end = -(-job.games // record.unit_line.games_a_pair)  # an odd number is rounded up, as trainers do
     extended = archive.list_effective_ranges(record.run_id).units > end
@@ -328,10 +329,10 @@ class SharedOpenings:
         return opponents
 
     def count_pairs_by_opening_group(self, first: str, second: str) -> NDArray[np.int64]:
-        """Count the pairs of two agents by group of openings and result, [G, 15], from the point of view of ``first``.
+        """Count the pairs of two agents, from the point of view of ``first``, as an array [G, 15].
 
-        The 15 results of a pair are the cells of ``analytics.statistics.tally``. All counts are zero if the two agents
-        have no meeting.
+        Rows are groups of openings. Columns are the 15 results of a pair, in the order of the cells of
+        ``analytics.statistics.tally``. All counts are zero if the two agents never met.
         """
         ordered = _sort_agents(first, second)
         if ordered not in self._meeting_index:

@@ -80,10 +80,10 @@ class BootstrapPopulation:
         return shares
 
     def resample(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """Draw a bootstrap sample with replacement, and return its counts of pairs by meeting and cell, [M, 15].
+        """Draw a bootstrap sample, and return its counts of pairs by meeting and by how a pair ended, [M, 15].
 
-        A cell is one of the 15 ways in which a pair can end. The sample has the same number of groups of openings as
-        the population and, in each meeting, the same number of pairs whose openings are not shared.
+        The pairs of a group of openings are drawn together. The sample has as many groups as the population and, in
+        each meeting, as many pairs whose openings are not shared.
         """
         pairs, groups = self._unshared_pairs_by_cell.sum(axis=1), len(self.grouped)
         sample = dice.multinomial(pairs, self._unshared_cell_shares)

@@ -213,8 +213,10 @@ def compute_ratings(
 ) -> Ratings:
     """Rate all agents in the games that meet ``where``, a condition on the view ``games``.
 
-    All chosen games are counted, whichever agents are shown later. Ratings and ranks do not depend on ``samples``; with
-    0 samples, no game is read. ``compute_head_to_head`` and ``fit_ratings`` explain the other arguments and the errors.
+    All chosen games are counted, whichever agents are shown later. ``samples`` is the number of bootstrap samples for
+    the confidence intervals; ratings and ranks do not depend on it. With 0 samples and no condition, no game is read,
+    because the stored tallies suffice. ``compute_head_to_head`` and ``fit_ratings`` explain the other arguments and the
+    errors.
     """
     chosen = load_chosen_results(opened, GameFilter(where, rules=rules, trainings=trainings))
     tallies = {
@@ -333,11 +335,11 @@ class _RatedAgents:
     anchor: int | None
 
     def compute_elos(self, fitted: DavidsonFit) -> NDArray[np.float64]:
-        """Compute the Elo of each agent, [A], relative to a reference in its group.
+        """Compute the Elo of each agent, [A], relative to the reference of its group.
 
         The reference is the anchor or, in a group without the anchor, the mean of the group's reference component (see
-        ``_find_reference_component``). If the seat decided every game between agents of the same component, the Elo is
-        NaN for the agents of each reference component with more than one agent.
+        ``_find_reference_component``). If the same seat won every game between agents of the same component, the games
+        say nothing about strength: then the Elos in a reference component with more than one agent are NaN.
         """
         elos = np.empty(len(self.groups))
         for group in range(self.groups.max() + 1):

@@ -177,8 +177,9 @@ def _add_log_likelihood(
     diagonal are written.
 
     If x is half of seat 0's advantage, the probabilities of a win of seat 1, a draw and a win of seat 0 have the ratio
-    exp(-x) : exp(d) : exp(x), so a row of games needs only one exponential and one logarithm. The derivatives with
-    respect to the strength of seat 0, to minus the strength of seat 1, and to the seat parameter are equal.
+    exp(-x) : exp(d) : exp(x), so each row of counts needs only one exponential and one logarithm. The derivative with
+    respect to the strength of seat 0 equals the derivative with respect to the seat parameter, and is the negative of
+    the derivative with respect to the strength of seat 1.
     """
     seat, draws, total = len(parameters) - 2, len(parameters) - 1, 0.0
     drawn = math.exp(parameters[draws])

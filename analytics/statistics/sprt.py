@@ -290,9 +290,10 @@ def _has_both_signs(slopes: Sequence[float]) -> bool:
 
 
 def _lagrange_multiplier(shares: Sequence[float], slopes: Sequence[float]) -> float:
-    """Return Lagrange's multiplier: the root x of sum p s / (1 + x s) = 0 between the poles on both sides of 0.
+    """Return the Lagrange multiplier of one round of ``_find_local_maximum``.
 
-    ``shares`` are the p, and ``slopes`` the s. The sum falls as x grows, so bisection finds the multiplier.
+    It is the root x of sum p s / (1 + x s) = 0 between the nearest poles on either side of 0, where ``shares`` are the
+    p and ``slopes`` the s. The sum falls as x grows, so bisection finds the root.
     """
     low, high = -1 / max(slopes), -1 / min(slopes)
     for _ in range(200):

@@ -456,8 +456,8 @@ def share_over_clusters(sums: ClusterSums) -> Estimate:
 def _build_normal_or_wilson_estimate(mean: float, variance: float, units: int) -> Estimate:
     """Build the estimate of a mean that lies between 0 and 1, given its variance.
 
-    ``units`` is the number of independent observations. The interval is from the normal approximation, and Wilson's if
-    the mean is exactly 0 or exactly 1.
+    ``units`` is the number of independent observations. If the mean is exactly 0 or exactly 1, the interval is
+    Wilson's; otherwise it is that of the normal approximation.
     """
     if mean in (0, 1):
         return Estimate(mean, *wilson_interval(mean * units, units))

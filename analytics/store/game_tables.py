@@ -227,7 +227,7 @@ def _group_blocks_by_min_games(blocks: Iterable[Block]) -> Iterator[list[Block]]
 
 
 def _concat_block_group(blocks: Sequence[Block]) -> RangeGames:
-    """Concatenate the games of blocks, which come in ascending order of game id."""
+    """Concatenate the games of ``blocks``, which must be in ascending order of game id."""
     sizes = [len(block.games.plies) for block in blocks]
     ids = [compute_game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
@@ -255,7 +255,7 @@ def evaluations_to_frame_if_complete(blocks: Sequence[Block]) -> pl.DataFrame | 
 
 
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
-    """Encode the table ``plies`` one row group at a time, so that each is packed while the processor caches it."""
+    """Encode the table ``plies`` one row group at a time, so that each is still in the CPU cache when it is packed."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]

@@ -360,7 +360,7 @@ def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
 
 
 def tallies_to_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
-    """Convert tallies by pairing to a table with ``TALLIES_SCHEMA``, sorted by pairing."""
+    """Convert a mapping from pairings to tallies into a table with ``TALLIES_SCHEMA``, sorted by pairing."""
     rows = [(pairing, *_tally_to_counts(tallies[pairing])) for pairing in sorted(tallies)]
     return pl.DataFrame(rows, schema=TALLIES_SCHEMA, orient="row")
 

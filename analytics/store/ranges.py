@@ -54,7 +54,8 @@ def compute_game_ids(pairing: int, first_pair: int, pairs: int, both_games: bool
 class UnitLine(NamedTuple):
     """The numbering of a run's units: unit = pair · pairings + pairing.
 
-    Imported games are numbered across all pairings. For them, ``pairings`` is 1, and a unit is the number of a pair.
+    Imported games are numbered regardless of their pairings, as if there were only one. For them, ``pairings`` is 1,
+    and a unit is the number of a pair.
     """
 
     pairings: int
@@ -299,7 +300,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
 
 class FileSlice(NamedTuple):
-    """A slice of a file of games: the units that readers use from it, or those that a task works on.
+    """The part of the units of a file of games that readers use, or that a task works on.
 
     Readers use each unit from one file only (see ``select_effective_slices``).
     """

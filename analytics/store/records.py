@@ -448,11 +448,12 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
 
 
 def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the description of a run's code after the code ``added`` has added games to the run.
+    """Return the description of a run's code after other code has added games to the run.
 
-    The description of the code that began the run remains; ``extended_by`` has the fingerprints of all other code that
-    added games. ``same_games`` lists code that replayed a sample of the run's games with equal results: each key is the
-    fingerprint of such code, and the value maps the labels of agents to their fingerprints in that code.
+    ``recorded`` describes the code that began the run; its description remains. ``added`` describes the code that added
+    games. ``extended_by`` has the fingerprints of all other code that has added games so far. ``same_games`` lists code
+    that replayed a sample of the run's games with equal results: each key is the fingerprint of such code, and the
+    value maps the labels of agents to their fingerprints in that code.
     """
     fingerprints = [*recorded.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     fingerprints = [

@@ -249,8 +249,8 @@ class AgentSpec:
         Args:
             fields_by_name: The result of ``to_dict``.
             load_policy: Function that loads a policy by its id.
-            policy_id: Id of the policy to use if the fields name none. A ``player``, which plays in an agent's place,
-                gets the id of the agent's policy in this way.
+            policy_id: Id of the policy to use if the fields name none. For an agent that plays in another agent's place
+                (the field ``player``), this is the id of the other agent's policy.
 
         """
         policy_id = fields_by_name["policy_id"] or policy_id

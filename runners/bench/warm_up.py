@@ -226,7 +226,10 @@ def play_session_with_hints() -> None:
 
 
 def play_games(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
-    """Play games into an archive without a progress bar or tables; return the seconds of playing and writing."""
+    """Play games and write them to an archive; return how many seconds playing and writing took.
+
+    Neither a progress bar nor tables are shown.
+    """
     request = RunRequest(spec, games, threads, ArchiveOptions(root, other_code="extend"), progress=False)
     return execute_request(request, "qarena warm", threading.Event()).seconds
 

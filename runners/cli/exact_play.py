@@ -274,9 +274,10 @@ def perft(
     plies: Annotated[int, Argument(help="Number of plies to count.")],
     rules: Annotated[str, options.rules_option("The rules to count under.")] = "classic",
 ) -> None:
-    """Count the games and boards after 0 to PLIES plies exactly.
+    """Count the games and boards that play can reach after each number of plies from 0 to PLIES.
 
-    Games that were won at an earlier ply are left out, and boards are counted up to symmetry.
+    The counts are exact. A game that was won at an earlier ply is not counted again, and boards that are equal under
+    symmetries count once.
     """
     from runners.exact.tablebases import print_perft
 

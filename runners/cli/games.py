@@ -243,11 +243,11 @@ def check(
 ) -> None:
     """Check that an agent plays legally, repeatably and in time.
 
-    The agent plays twenty games against itself and twenty against the agent random.
+    The agent plays twenty games against itself and twenty against the agent 'random'.
 
     The check shows whether every turn is legal, where the agent raises an error, whether it plays the same games again
-    (also in other batches and in another order), whether it prints, and how many turns it takes a second. Nothing is
-    stored. The exit code is 1 if anything is wrong.
+    (also in other batches and in another order), whether it prints any text, and how many turns it plays per second.
+    Nothing is stored. The exit code is 1 if anything is wrong.
     """
     from runners.authoring.agent_check import check_agent_and_print
 

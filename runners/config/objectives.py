@@ -156,9 +156,11 @@ class Regret(Objective):
     direction = "minimize"
 
     def __init__(self, agent: str | None = None, from_pieces: int | None = None, seconds: float = 600.0) -> None:
-        """Choose the agent to judge, by its decisions on boards with at least ``from_pieces`` pieces.
+        """Choose the agent to judge, and judge its decisions on boards with at least ``from_pieces`` pieces.
 
-        Judging may take at most ``seconds``. Raises ``RequestError`` for a value that is out of range.
+        If ``from_pieces`` is None, all decisions are judged or, if the mover chooses the piece, those on boards with at
+        least ``DEFAULT_FROM_PIECES_MOVER`` pieces. An error is raised if judging takes more than ``seconds``. Raises
+        ``RequestError`` for a value that is out of range.
         """
         from quarto.rules import PIECES
 

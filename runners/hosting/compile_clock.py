@@ -29,8 +29,8 @@ CLOCK_RECORD = struct.Struct("=dd")
 class CompileClock:
     """A clock that measures how long one process spends compiling.
 
-    The time is kept in an unnamed temporary file. The process that compiles shares this file with the process that
-    waits for its turns.
+    The time is kept in an unnamed temporary file. The compiling process shares this file with the process that waits
+    for the compiling process's turns.
     """
 
     def __init__(self) -> None:

@@ -154,8 +154,8 @@ class Call(NamedTuple):
     def compose(self, schema: type[Any]) -> Iterator[DictConfig]:
         """Wait until no other call runs, and yield this call's checked configuration.
 
-        Until the context ends, other calls wait, and yamls and agents in the user's folders are found. Raises
-        ``RequestError`` for words that the command would refuse.
+        While the context is open, other calls wait, and yamls and agents in the user's folders are found. Raises
+        ``RequestError`` for arguments that the command would reject.
         """
         from runners.config.composing import compose_single_request, initialize_hydra
         from runners.config.yaml_options import hydra_lock

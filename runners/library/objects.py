@@ -252,7 +252,7 @@ def _load_object_records(root: PurePath) -> list[dict[str, Any]]:
 
 
 def _is_name_of_other_code(name: str, code: str, records: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether agents of this name are objects of classes with other code than the hash ``code``."""
+    """Return whether ``records`` has agents of this name, but none of a class whose code has the hash ``code``."""
     codes = {record["params"].get(CODE_KEY) for record in records if str(record["label"]).partition("(")[0] == name}
     return bool(codes) and code not in codes
 

@@ -140,7 +140,7 @@ def serve_engine(label: str, archive_root: PurePath) -> None:
 
 
 def converse(server: EngineServer, lines: Iterable[str], out: TextIO) -> None:
-    """Write the answers to ``lines``, one line after the other, until they end or one says ``quit``.
+    """Answer each of ``lines`` on ``out``, in order, until the lines end or one of them is ``quit``.
 
     An invalid line is answered with a line that begins with ``error``.
     """

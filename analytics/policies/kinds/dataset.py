@@ -328,9 +328,9 @@ WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
 class GameStream:
     """A source that reads the games of a selection from files: see ``GameSource``.
 
-    Runs are in the order of learning, and the games of each run are sorted by game id. The first complete reading
-    records the fingerprints of the games and the ranges of their ids. Building a stream raises ``RequestError`` under
-    the conditions of ``load_dataset``; reading it raises ``FailureError`` for a damaged file.
+    Runs come in the order in which they are learned from, and the games of each run are sorted by game id. The first
+    complete reading records the fingerprints of the games and the ranges of their ids. Building a stream raises
+    ``RequestError`` in the same cases as ``load_dataset``; reading it raises ``FailureError`` for a damaged file.
     """
 
     def __init__(self, selection: Selection, run_order: Sequence[str] = ()) -> None:
@@ -432,7 +432,7 @@ ID_RANGES_SCHEMA = {"run_id": pl.String, "first_game": pl.Int64, "games": pl.Int
 def build_stepped_id_ranges(ids_by_run: Mapping[str, NDArray[np.int64]]) -> pl.DataFrame:
     """Build a frame with the ranges of the game ids of each run; the ids of each run must be in ascending order.
 
-    A range has ``games`` ids, of which the first is ``first_game`` and neighbours are ``step`` apart (1 or 2). Columns:
+    A range consists of ``games`` ids that begin at ``first_game`` and increase by ``step`` (1 or 2). Columns:
     ``run_id``, ``first_game``, ``games``, ``step``.
     """
     parts = []

@@ -226,11 +226,10 @@ class StageLearner(Protocol):
     """A function that learns one stage, that is, one number of pieces on the board, from one block of games."""
 
     def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
-        """Learn one stage; count its boards and add up their squared errors.
+        """Learn one stage, and add its number of boards and each head's sum of squared errors to ``sums``.
 
-        The count and the errors are added to ``sums`` [2, 1 + HEADS]: column 0 is the number of boards, and the other
-        columns are each head's sum of squared errors. Row 0 is for games that are learned from, row 1 for held-out
-        games, with which the error is measured.
+        In ``sums`` [2, 1 + HEADS], column 0 is the number of boards, and the other columns are the sums of squared
+        errors. Row 0 is for games that are learned from, row 1 for held-out games. ``rate`` is the learning rate.
         """
         ...
 

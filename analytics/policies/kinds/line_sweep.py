@@ -59,7 +59,7 @@ HELD_OUT_ONE_IN = 16  # one game in so many measures the error and is not learne
 
 
 class StagePlan(NamedTuple):
-    """How to learn one stage. A stage is a number of pieces on the board."""
+    """The plan for learning one stage, that is, all afterstates with the same number of pieces on the board."""
 
     games: int  # at most so many games, whose boards are learned from
     turns: tuple[int, int] = (1, 2)  # second-last turns, and last turns after each; the first is as logged

@@ -80,11 +80,11 @@ def learn_policy_from_games(learner: Learner, dataset: Dataset, seats: NDArray[n
 
 
 class QTable:
-    """Q-learning of turns from logged games, with the update by which ``QTableLearner`` learns while it plays.
+    """Q-learning from logged games, with the same update that ``QTableLearner`` uses while it plays.
 
-    The method learns from every turn of both players, so the policy derived from the games of a training is the policy
-    that the training saved. It learns from imposed plies, too, because the value of a turn does not depend on who chose
-    it. Raises ``ValueError`` for a parameter outside 0 to 1.
+    The method learns from every turn of both players, so learning from the logged games of a training reproduces the
+    policy that the training saved. It learns from imposed plies, too, because the value of a turn does not depend on
+    who chose it. Raises ``ValueError`` for a parameter outside 0 to 1.
     """
 
     def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:

@@ -164,7 +164,7 @@ def run_query(
 
 
 def build_query_error(message: str) -> RequestError:
-    """Build the error for a message of DuckDB: drop the excerpt of the query, and add a hint about suitable views."""
+    """Build the error for a DuckDB message: drop DuckDB's excerpt of the query, and suggest suitable views."""
     unknown_table = re.match(r"Catalog Error: Table with name (\S+) does not exist!", message)
     if unknown_table:
         return RequestError(

@@ -277,7 +277,7 @@ class Backend(ABC):
 
     @abstractmethod
     def create(self, path: PurePath, content: bytes) -> bool:
-        """Create a file in one step and return True, or return False if the file already exists."""
+        """Create a file atomically and return True; if it already exists, leave it unchanged and return False."""
 
     @abstractmethod
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:

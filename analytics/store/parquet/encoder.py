@@ -95,8 +95,8 @@ class ColumnChunk(NamedTuple):
 class ParquetBuilder:
     """A Parquet file in memory, built one row group at a time.
 
-    ``schema`` maps the names of the columns to their types: integers of 8, 32 or 64 bits; a column of any other type
-    holds labels. ``metadata`` maps keys to texts, which are stored in the footer.
+    ``schema`` maps the names of the columns to their types. Signed integers of 8, 32 or 64 bits are stored as integers;
+    a column of any other type holds strings. ``metadata`` maps keys to texts, which are stored in the footer.
     """
 
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:

@@ -36,7 +36,10 @@ TABLE_PIECES_MOVER = 11  # the same where the mover chooses the piece
 
 
 class ExactValues(NamedTuple):
-    """The exact values in ``G`` games, by ply and game: 1 for a win, 0 for a draw, -1 for a loss."""
+    """The exact values of the decisions in ``G`` games, by ply and game, and how many choices keep each value.
+
+    A value is 1 for a win, 0 for a draw or -1 for a loss, from the point of view of the player who decides.
+    """
 
     gift: NDArray[np.int8]  # [17, G] before each gift, for the giver; not used where the mover chooses
     placement: NDArray[np.int8]  # [16, G] before each placement (where the mover chooses: each turn), for the mover

@@ -109,8 +109,8 @@ def list_extents_greatest_first(archive: ArchiveStore, run_id: str, table: Range
 def select_ranges_with_most_units(archive: ArchiveStore, run_id: str, table: RangeTable) -> Ranges:
     """Select the ranges of a derived table for a query that names no extent.
 
-    For each extent, the units in the files with this extent or a greater one are counted. The extent with the most
-    units is chosen (the greatest, if several have as many), and the ranges of its counted files are returned.
+    For each extent, the units in the files with at least this extent are counted. The ranges of these files are
+    returned for the extent with the most units or, on a tie, for the greatest such extent.
     """
     extents = list_extents_greatest_first(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]

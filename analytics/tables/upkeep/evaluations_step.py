@@ -114,8 +114,8 @@ def _list_possible_training_id_fields(learned: Mapping[str, Any], rules: Mapping
 def _convert_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a kind, or of a trainer that names a kind, with ``OLD_WORD`` replaced by ``NEW_WORD``.
 
-    The word is replaced in two values: the setting ``method`` of ``line_values``, and the label in the setting
-    ``kind``.
+    The word is replaced in the value of ``method`` if the settings are those of the kind ``line_values``, and in the
+    label that is the value of ``kind`` if they are those of a trainer.
     """
     converted = dict(settings)
     if settings.get("_target_") == LINE_VALUES and settings.get("method") == OLD_WORD:

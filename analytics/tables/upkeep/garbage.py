@@ -127,9 +127,10 @@ def list_needed_and_replaced_files(archive: ArchiveStore, run_id: str) -> RunTab
 
 
 def _classify_game_files(listings: Mapping[str, _TableListing], games: _GameFiles, files: RunTableFiles) -> None:
-    """Add a run's files of games and of plies to ``files``, as needed or as replaced.
+    """Classify a run's files of games and of plies as needed or replaced, and add them to ``files``.
 
-    A file of plies is needed as long as its games are.
+    A file of plies is needed as long as the file of its games is. If several files hold the same plies, only the one
+    that readers use is needed.
     """
     mine, plies = listings[GAMES_FOLDER], listings[PLIES_FOLDER]
     files.needed.update(map(mine.path, games.needed))

@@ -58,11 +58,11 @@ FAULT_TEXTS = (
 def find_faults(
     game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, columns: PlyColumns, rules: Any
 ) -> NDArray[np.int8]:
-    """Find the first fault of each game, [G], as an index into ``FAULT_TEXTS``; the index is 0 if the game is sound.
+    """Find the first fault of each game, [G], as an index into ``FAULT_TEXTS``; the index is 0 if no fault is found.
 
-    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not used. The plies are
-    ``columns`` [R], in the order (ply, game). The first row that breaks this order makes its game ``MISPLACED``, and
-    nothing after that row is checked.
+    ``game_id`` [G] and ``opening`` [G] describe the same games as ``games``, whose ``pieces`` and ``cells`` are not
+    used. The plies are ``columns`` [R], in the order (ply, game). Checking stops at the first row that is missing or
+    breaks this order: its game is ``MISPLACED``, and the other games keep what has been found so far.
     """
     count = game_id.shape[0]
     fault = np.zeros(count, np.int8)

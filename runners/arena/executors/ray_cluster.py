@@ -221,9 +221,10 @@ def _resolve_address(address: str) -> str:
 
 @contextmanager
 def _set_variables_and_block_signals(**variables: str) -> Iterator[None]:
-    """Set environment variables and block signals while the context's body starts the driver.
+    """Set environment variables and block signals while the context is open, in which the driver is started.
 
-    The driver inherits both, so signals that ask the program to end reach only the run itself.
+    The driver inherits both, so it does not react to signals that ask the program to end. This process does, because
+    the old variables and the old signal mask are restored when the context closes.
     """
     old_values = {name: os.environ.get(name) for name in variables}
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

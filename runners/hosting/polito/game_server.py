@@ -209,7 +209,7 @@ class LiveGames:
             raise OutOfTimeError
 
     def _build_failure_with_lateness(self, i: int, error: BaseException, turn_start: int) -> dict[str, Any]:
-        """Build the fields of ``player.GameFailure`` for question ``i``, which was not answered because of ``error``.
+        """Build the fields of ``player.GameFailure`` for question ``i``, which ended with ``error`` instead of a turn.
 
         The failure counts as a late turn if the turn took too long, whatever ``error`` is. ``turn_start`` is in
         nanoseconds, or 0 if the turn was not timed.

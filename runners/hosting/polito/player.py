@@ -142,9 +142,9 @@ class PolitoSubprocess(Subprocess):
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
     def _interrupt_late_turns_or_raise_timeout(self, seconds: float) -> None:
-        """Wait until a response begins, and interrupt each turn that takes longer than ``seconds``.
+        """Interrupt every turn that takes longer than ``seconds``, until a response begins.
 
-        Raises ``TurnTimeoutError`` if a turn is still going on ``GRACE_SECONDS`` after it should have ended.
+        Raises ``TurnTimeoutError`` if a turn is still running ``GRACE_SECONDS`` after its limit.
         """
         next_wait = seconds
         while not self.has_response(next_wait):

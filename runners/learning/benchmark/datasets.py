@@ -333,7 +333,7 @@ def build_metadata(
 def _has_games(split: DatasetSplit, folder: Path) -> bool:
     """Return whether the archive of a split exists.
 
-    Raises ``RequestError`` if the archive holds different games.
+    Raises ``RequestError`` if the archive exists but does not hold the games of the split.
     """
     path, spec = split.archive_folder(folder), split.build_run_spec()
     if not path.exists():

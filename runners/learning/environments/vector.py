@@ -155,7 +155,7 @@ class QuartoVectorEnv(VectorEnv):
     (``AutoresetMode.NEXT_STEP``). With ``AutoresetMode.SAME_STEP``, the new game begins in the same step, and
     ``final_obs`` in ``infos`` has the last observation where ``_final_obs`` is true. In each step, a compiled agent
     takes the turns of all games in one call. An agent in Python is called once per ply number, with all games in which
-    a turn is due at that ply. A copy, including a pickled one, continues all games, like a copy of ``QuartoEnv``.
+    a turn is due at that ply. Copying or pickling preserves the state of all games, as with ``QuartoEnv``.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
@@ -202,8 +202,8 @@ class QuartoVectorEnv(VectorEnv):
     ) -> tuple[Observations, dict[str, Any]]:
         """Begin all games anew, and return their first observations and ``infos``.
 
-        Unfinished games are discarded. Without ``seed``, the current seeds are kept, and the next game of each seed
-        begins; if no seeds have been given yet, they are drawn at random.
+        Unfinished games are discarded. Without ``seed``, each environment keeps its seed and plays the next of the
+        games that follow from it. If no seeds have been given yet, they are drawn at random.
         """
         envs = self.envs
         if seed is not None or not self._has_seeds:

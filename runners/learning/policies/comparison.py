@@ -205,9 +205,10 @@ def _play_random_positions(rules: Rules) -> list[PackedPosition]:
 
 
 class ResultingForms(NamedTuple):
-    """The canonical forms of the boards after turns in ``P`` positions, without and with the gifts.
+    """The canonical forms of the boards that result from one turn in each of ``P`` positions.
 
-    Each array [P] is a record array with two fields for the words ``lanes`` and ``occupied`` of a ``PackedPosition``.
+    ``boards`` are without the gift, and ``boards_with_gifts`` have the gift in hand. Each array [P] is a record array
+    with two fields for the words ``lanes`` and ``occupied`` of a ``PackedPosition``.
     """
 
     boards: NDArray[Any]

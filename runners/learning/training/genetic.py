@@ -290,9 +290,9 @@ class EvolutionTraining:
         return dict(zip(self._genes, self._evolution.choose_genome(self._plan.answer), strict=True))
 
     def _run_generation_unless_stopped(self, get_generation: Callable[[RunRequest], GenerationResult | None]) -> bool:
-        """Breed a generation and evaluate it in games; return whether all of these games were available.
+        """Breed a generation and evaluate it by playing games; return False if the training was stopped before the end.
 
-        If ``get_generation`` returns None, they were not.
+        ``get_generation`` plays or reads the games, and returns None if the training was stopped.
         """
         generation = self._evolution.begin_generation()
         players = [self._build_individual(genes) for genes in generation.genes.tolist()]
@@ -388,7 +388,7 @@ class EvolutionTraining:
 
 
 def _play_generation_unless_stopped(runs: TrainingRuns, request: RunRequest) -> GenerationResult | None:
-    """Play the games of a generation, and return their results, or None if ``stop`` was set before all were played."""
+    """Play the games of a generation and return their results, or None if the training was stopped before the end."""
     outcome = runs.execute_run(request)
     return GenerationResult(outcome.run_id, outcome.results) if outcome else None
 

@@ -74,7 +74,7 @@ class TrainingRequest:
 
     @functools.cached_property
     def code(self) -> dict[str, str]:
-        """The record of the code that will learn, as ``build_class_code_record`` describes it."""
+        """The record of the code that plays and learns in the training, as built by ``build_class_code_record``."""
         return build_class_code_record(list_targets(self.settings), learning=True)
 
 
