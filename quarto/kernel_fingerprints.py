@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, EllipsisType, FunctionType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from numba import types
 
 from quarto.sources import KERNEL_PACKAGES, files_fingerprint, is_local_module, is_project_module, source_fingerprint
 
-CONSTANTS = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype)
+CONSTANTS = (type(None), EllipsisType, bool, int, float, complex, str, bytes, np.generic, np.dtype)
 HIDDEN_IN_TYPES = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -80,14 +80,17 @@ def read_function(function: FunctionType) -> FunctionContents:
 
 
 def _find_callee(value: object) -> FunctionType | None:
-    """Return the function that a global stands for, or None if it is not compiled into callers or is a library's.
+    """Return the function that a global stands for, or None if it is not compiled into callers.
 
-    The global may be the function itself, a kernel or an inline function (which has ``py_func``), or an intrinsic
-    (which has ``__wrapped__``).
+    The global may be a kernel or an inline function (which has ``py_func``), an intrinsic (which has ``__wrapped__``),
+    or the function itself. Kernels and inline functions are followed in installed packages, too, because they may call
+    functions of this project; other functions of libraries are not.
     """
     if isinstance(value, type):
         return None
-    for function in (value, getattr(value, "py_func", None), getattr(value, "__wrapped__", None)):
+    if isinstance(function := getattr(value, "py_func", None), FunctionType):
+        return function
+    for function in (value, getattr(value, "__wrapped__", None)):
         if isinstance(function, FunctionType) and is_local_module(function.__module__):
             return function
     return None

@@ -60,8 +60,8 @@ SOURCE = '''
 '''
 
 
-def fingerprint(source: str, name: str = "read") -> str:
-    module = ModuleType("agents.edited")
+def fingerprint(source: str, name: str = "read", module_name: str = "agents.edited") -> str:
+    module = ModuleType(module_name)
     exec(compile(textwrap.dedent(source), "agents/edited.py", "exec", dont_inherit=True), vars(module))  # noqa: S102
     return compute_kernel_fingerprint(getattr(module, name).py_func, ())
 
@@ -107,6 +107,13 @@ def test_an_edit_with_an_effect_changes_the_fingerprint(edit: str) -> None:
     assert SOURCE.count(old) == 1
     assert fingerprint(SOURCE.replace(old, new)) != fingerprint(SOURCE)
     assert fingerprint(SOURCE.replace(old, new), "other") == fingerprint(SOURCE, "other")
+
+
+def test_what_an_installed_package_inlines_is_followed() -> None:
+    """Follow inline functions of packages of others, because they may call functions that this project changes."""
+    old, new = OTHER["an inlined function"]
+    fingerprints = {fingerprint(source, module_name="numpy.agents") for source in (SOURCE, SOURCE.replace(old, new))}
+    assert len(fingerprints) == 2
 
 
 class Old(NamedTuple):
