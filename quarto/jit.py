@@ -33,7 +33,13 @@ from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import models, overload, register_model, typeof_impl
 
-from quarto.kernel_fingerprints import compute_kernel_fingerprint, describe_code, describe_signature, list_code_names
+from quarto.kernel_fingerprints import (
+    compute_kernel_fingerprint,
+    describe_code,
+    describe_signature,
+    list_code_names,
+    list_reached_functions,
+)
 from quarto.sources import (
     PERMISSION_BITS,
     PRIVATE_MODE,
@@ -365,17 +371,13 @@ def to_kernel_called_by_address(function: F) -> F:
 
 @functools.cache
 def _find_all_kernels_called_by_address(function: FunctionType) -> frozenset[KernelCalledByAddress]:
-    """Return every ``KernelCalledByAddress`` that a function calls, directly or through kernels and inlined code."""
-    external_kernels, seen, queue = set[KernelCalledByAddress](), {function}, [function]
-    while queue:
-        current = queue.pop()
-        for value in map(current.__globals__.get, list_code_names(current.__code__)):
-            if isinstance(value, KernelCalledByAddress):
-                external_kernels.add(value)
-            elif isinstance(value, Kernel | InlineFunction) and value.py_func not in seen:
-                seen.add(value.py_func)
-                queue.append(value.py_func)
-    return frozenset(external_kernels)
+    """Return all kernels that a function, or a function that becomes a part of it, calls by their address."""
+    return frozenset(
+        value
+        for reached in list_reached_functions(function)
+        for value in map(reached.__globals__.get, list_code_names(reached.__code__))
+        if isinstance(value, KernelCalledByAddress)
+    )
 
 
 def load_kernel(function: Callable[..., Any]) -> Any:

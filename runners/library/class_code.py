@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 HASH_DIGITS = 6
@@ -48,18 +48,15 @@ class _ClassCode:
             if id(function) not in self._visited:
                 self._visited.add(id(function))
                 self.texts.append(f"{name}={[*filter(_is_constant, function.__defaults__ or ())]!r}")
-                self._add_code(function.__code__, function.__globals__)
+                self._add_code(function)
 
-    def _add_code(self, code: CodeType, module_globals: dict[str, Any]) -> None:
+    def _add_code(self, function: FunctionType) -> None:
         """Add the instructions of a function, its constants, and what it uses of its module."""
-        self.texts += [code.co_code.hex(), repr((code.co_names, code.co_varnames, code.co_freevars))]
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                self._add_code(constant, module_globals)
-            else:
-                self.texts.append(repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant))
-        for name in code.co_names:
-            used = module_globals.get(name)
+        from quarto.kernel_fingerprints import describe_code, list_code_names  # loads numba, which playing needs anyway
+
+        self.texts += describe_code(function.__code__, function.__doc__)
+        for name in list_code_names(function.__code__):
+            used = function.__globals__.get(name)
             if isinstance(used, type):
                 self.add_class(used)
             elif name.isupper() or getattr(used, "__module__", None) == self._module:

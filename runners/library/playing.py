@@ -305,11 +305,11 @@ def _describe_further_games(outcome: RunOutcome, request: RunRequest) -> list[st
     requested_games = request.games * len(request.spec.pairings)
     if games <= requested_games:
         return []
-    each = " for each pairing" if len(request.spec.pairings) > 1 else ""
+    scope = " for each pairing" if len(request.spec.pairings) > 1 else ""
     return [
         (
             f"the run had {format_count_with_noun(games, 'game')} already, and all count: "
-            f"games={request.games}{each} asks for fewer"
+            f"games={request.games}{scope} asks for fewer"
         )
     ]
 
