@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analytics.store import ranges as ranges_module
 from analytics.store.ranges import (
     MODULUS,
     FileSlice,
@@ -284,8 +286,28 @@ def test_a_name_says_what_the_file_holds(files: list[StoredRange], extent: str) 
     for stored_range in files:
         named = stored_range._replace(extent=extent)
         assert parse_file_name(named.name) == named
-    assert sorted(parse_file_names([*(stored_range.name for stored_range in files), *OTHER_NAMES])) == sorted(files)
+    names = [*(stored_range.name for stored_range in files), *OTHER_NAMES]
+    parsed = parse_file_names(names)
+    assert sorted(parsed) == sorted(files)
+    assert [file.name for file in parsed] == sorted(file.name for file in parsed)  # whatever the order of the listing
+    assert parse_file_names(reversed(names)) == parsed
     assert compute_checksum(b"abc") == "ba7816bf"  # the beginning of the SHA-256
+
+
+def test_only_files_that_overlap_others_are_compared_in_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of millions of files, only a few overlap others, and sorting all of them thrice took most of the time."""
+    compared, sort_by_extent = list[StoredRange](), ranges_module._sort_largest_extent_first
+
+    def sort_and_note(files: Iterable[StoredRange]) -> list[StoredRange]:
+        compared.extend(ordered := sort_by_extent(files))
+        return ordered
+
+    monkeypatch.setattr(ranges_module, "_sort_largest_extent_first", sort_and_note)
+    files = [stored(8 * number, 8 * number + 8) for number in range(100)]
+    overlapping = [stored(160, 168), stored(160, 162), stored(404, 408)]
+    slices = select_effective_slices([*overlapping, *files])
+    assert len(slices) == len(select_disjoint_ranges([*overlapping, *files])) == 100
+    assert {file[:2] for file in compared} == {(160, 168), (160, 162), (400, 408), (404, 408)}
 
 
 @pytest.mark.slow
