@@ -259,7 +259,8 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
         Only the units from ``first`` up to but not including ``end_unit`` are considered.
         """
-        return list_gaps(((stored.first, stored.end) for stored in self), end_unit, first)
+        overlapping = self.select_overlapping(first, end_unit)  # of millions of ranges, callers often ask about few
+        return list_gaps(((stored.first, stored.end) for stored in overlapping), end_unit, first)
 
     def select_overlapping(self, first: int, end: int) -> Ranges:
         """Select the ranges that hold any unit from ``first`` up to but not including ``end``."""
@@ -268,7 +269,7 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
 
     def has_all_units(self, first: int, end: int) -> bool:
         """Return whether the ranges hold all units from ``first`` up to but not including ``end``."""
-        return not self.select_overlapping(first, end).list_gaps(end, first)
+        return not self.list_gaps(end, first)
 
     def find_range(self, unit: int) -> StoredRange | None:
         """Return the range that holds a unit, or None if no range does."""

@@ -34,6 +34,7 @@ from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.arena.experiment import build_engine
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
+from runners.bench.executors import bench_executors
 from runners.bench.solver import bench_solver_oracle_and_annotation
 from runners.bench.timing import Figures, compile_program, measure_process
 from runners.bench.turn_times import NANOSECONDS_PER_SECOND, format_figure, measure_turn_nanoseconds
@@ -91,7 +92,8 @@ def bench_games_training_and_startup(quick: bool = False) -> Figures:
 MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
     "all": bench_games_training_and_startup,
     "solver": bench_solver_oracle_and_annotation,
-    "archive": bench_archive,
+    "questions": bench_archive,
+    "executors": bench_executors,
 }
 
 
@@ -112,7 +114,11 @@ def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
 
     The figures are not printed if ``file`` is the standard output.
     """
-    figures = MEASUREMENTS[measurement](quick)
+    output_figures(MEASUREMENTS[measurement](quick), file)
+
+
+def output_figures(figures: Figures, file: Path | None) -> None:
+    """Print figures as a table. If ``file`` is given, write them to it as JSON, and print nothing if it is ``-``."""
     if not is_standard_stream_dash(file):
         print_tables([build_bench_table(figures)])
     if file:

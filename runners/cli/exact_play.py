@@ -217,6 +217,11 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     quick: Annotated[bool, Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, Option("--solver", help="Measure the solver instead.")] = False,
     questions: Annotated[bool, Option("--questions", help="Measure questions to an archive instead.")] = False,
+    executors: Annotated[bool, Option("--executors", help="Measure what executors do besides playing.")] = False,
+    names: Annotated[
+        float | None,
+        Option(metavar="N", help="Measure only the archive's work on N names of files (1e7), N/10 and N/100."),
+    ] = None,
     turn: Annotated[
         str | None,
         Option(metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."),
@@ -245,11 +250,17 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    if solver and questions:
-        raise RequestError("--solver and --questions measure different things: give one of them")
-    from runners.bench.benchmark import run_benchmark
+    given = {"--solver": solver, "--questions": questions, "--executors": executors, "--names": names is not None}
+    if len(words := [word for word, is_given in given.items() if is_given]) > 1:
+        raise RequestError(f"{' and '.join(words)} measure different things: give one of them")
+    from runners.bench.benchmark import output_figures, run_benchmark
 
-    run_benchmark("solver" if solver else "archive" if questions else "all", quick, json)
+    if names is not None:
+        from runners.bench.file_names import bench_file_names
+
+        output_figures(bench_file_names(names), json)
+    else:
+        run_benchmark(words[0].removeprefix("--") if words else "all", quick, json)
 
 
 def warm() -> None:

@@ -310,6 +310,22 @@ def test_only_files_that_overlap_others_are_compared_in_detail(monkeypatch: pyte
     assert {file[:2] for file in compared} == {(160, 168), (160, 162), (400, 408), (404, 408)}
 
 
+def test_gaps_in_a_few_units_are_listed_without_reading_all_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each replaced file asks whether other ranges have all its units, and there may be millions of either."""
+    read = list[Range]()
+
+    def note_and_list_gaps(ranges: Iterable[Range], end_unit: int, first: int) -> list[Range]:
+        read.extend(listed := [*ranges])
+        return list_gaps(listed, end_unit, first)
+
+    monkeypatch.setattr(ranges_module, "list_gaps", note_and_list_gaps)
+    ranges = Ranges(stored(8 * number, 8 * number + 8) for number in range(100) if number != 50)
+    assert ranges.list_gaps(420, 390) == [(400, 408)]
+    assert not ranges.has_all_units(390, 420)
+    assert ranges.has_all_units(410, 420)
+    assert read == [(384, 392), (392, 400), (408, 416), (416, 424)] * 2 + [(408, 416), (416, 424)]
+
+
 @pytest.mark.slow
 def test_ten_times_as_many_names_take_about_ten_times_as_long_to_sort_out() -> None:
     names = [StoredRange(8 * k, 8 * k + 8, k * 0x9E3779B97F4A7C15 % MODULUS, "01234567").name for k in range(100_000)]

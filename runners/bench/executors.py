@@ -1,0 +1,206 @@
+"""`qarena bench --executors`: what threads, processes and a Ray cluster of two nodes do besides playing.
+
+The nodes run on this machine, so their clocks agree. Workers note when they begin and end each chunk, and all other
+times follow from these notes.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from analytics.store.ranges import Range, split_into_files
+from quarto.errors import FailureError
+from runners.arena.executors.base import THREADS, Executor, StopSignal, Task, Worker, available_cores
+from runners.arena.executors.processes import Processes
+from runners.arena.experiment import Experiment, open_experiment, record_contribution
+from runners.arena.play_task import PlayTask
+from runners.arena.request import RunRequest
+from runners.arena.spec import RunSpec
+from runners.arena.storage import ArchiveOptions
+from runners.bench.timing import Figures
+from runners.config.agents import load_agent
+from runners.config.yaml_options import load_rules
+
+GAMES, QUICK_GAMES = 8_000_000, 1_000_000
+NODES = 2  # of the cluster, with one core each
+STOP_SECONDS = 60.0
+# Prints the cluster's address, and ends the cluster when the input ends. Ray writes to both outputs.
+CLUSTER_PROGRAM = f"""
+import sys
+from ray.cluster_utils import Cluster
+
+node = {{"num_cpus": 1, "object_store_memory": 80 << 20}}
+cluster = Cluster(initialize_head=True, head_node_args={{**node, "include_dashboard": False}})
+for _ in range({NODES - 1}):
+    cluster.add_node(**node)
+print("address", cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+class ChunkTimes(NamedTuple):
+    """The times at which a worker built what plays, and played a chunk: seconds since 1970."""
+
+    worker: tuple[int, int]  # process and thread
+    build_began: float  # for the first chunk of the process
+    build_ended: float
+    began: float
+    ended: float
+    units: int
+
+
+@dataclass(frozen=True)
+class TimedPlayTask(Task[Range, ChunkTimes]):
+    """The task that plays chunks of a run and writes them, as ``PlayTask`` does, and returns the times of it."""
+
+    play_task: Mapping[str, Any]  # the fields of the ``PlayTask``
+
+    def build_worker(self) -> Worker[Range, ChunkTimes]:
+        build_began = time.time()
+        play = PlayTask(**self.play_task).build_worker()
+        build_ended = time.time()
+
+        def play_and_note_times(chunk: Range, stop: StopSignal) -> ChunkTimes:
+            began = time.time()
+            play(chunk, stop)
+            # A worker of Ray plays each chunk in a new thread.
+            thread = threading.get_ident() if threading.current_thread().name.startswith("work") else 0
+            return ChunkTimes((os.getpid(), thread), build_began, build_ended, began, time.time(), chunk[1] - chunk[0])
+
+        return play_and_note_times
+
+
+def bench_executors(quick: bool = False) -> Figures:
+    """Measure, for each executor, the seconds of all that is not playing, and the games a second with and without it.
+
+    Returns the figures as nested dictionaries. With ``quick``, fewer games are played. Without Ray, its figures are
+    left out. Raises ``FailureError`` if the cluster does not start.
+    """
+    from runners.bench.benchmark import choose_ram_disk_or_temporary_folder
+
+    games, workers = QUICK_GAMES if quick else GAMES, available_cores()
+    figures: Figures = {"threads": workers, "games": games}
+    with TemporaryDirectory(prefix="quarto-arena-bench-", dir=choose_ram_disk_or_temporary_folder()) as folder:
+        _measure_executor(lambda: THREADS, Path(folder) / "warm-up", QUICK_GAMES, workers)  # compiles, if need be
+        figures["executor_threads"] = _measure_executor(lambda: THREADS, Path(folder) / "threads", games, workers)
+        figures["executor_processes"] = _measure_executor(Processes, Path(folder) / "processes", games, workers)
+        if find_spec("ray") is not None:
+            figures["executor_ray"] = _measure_ray(Path(folder) / "ray", games)
+    return figures
+
+
+def _measure_ray(root: Path, games: int) -> Figures:
+    from runners.arena.executors.ray_cluster import OnRay
+
+    started = time.time()
+    with start_cluster() as address:
+        seconds = time.time() - started
+        figures = _measure_executor(lambda: OnRay(address), root, games, NODES)
+    return {"start_cluster": {"seconds": seconds}, **figures}
+
+
+@contextmanager
+def start_cluster() -> Iterator[str]:
+    """Start a Ray cluster of two nodes on this machine, yield its address, and end it.
+
+    Raises ``FailureError`` if it does not start.
+    """
+    variables = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_AUTH_MODE": "disabled"}
+    command = [sys.executable, "-c", CLUSTER_PROGRAM]
+    with subprocess.Popen(  # noqa: S603  (our own program)
+        command,
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError
+        try:
+            addresses = (line.split()[1] for line in process.stdout if line.startswith("address "))
+            address = next(addresses, None)
+            if address is None:
+                raise FailureError("Ray started no cluster on this machine: try 'ray start --head', which says why")
+            yield address
+        finally:
+            process.stdin.close()
+            process.wait(STOP_SECONDS)
+
+
+def _measure_executor(open_executor: Callable[[], Executor], root: Path, games: int, workers: int) -> Figures:
+    """Play ``games`` games with an executor, and measure the parts of the time."""
+    spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("semi_random")), ((0, 1),), 1, 0)
+    joining = time.time()
+    executor = open_executor()
+    executor.count_workers(workers)
+    request = RunRequest(spec, games, workers, ArchiveOptions(root), progress=False, executor=executor)
+    joined = time.time()
+    experiment = open_experiment(request)
+    with record_contribution(experiment, "qarena bench") as contribution:
+        chunks, began = [*_list_chunks(experiment)], time.time()
+        task = TimedPlayTask(PlayTask.from_experiment(experiment).to_dict())
+        times = [*executor.map(task, chunks, workers, threading.Event())]
+        ended = time.time()
+        contribution.games = games
+    return {
+        "join": {"seconds": joined - joining},
+        **compute_stages(times, began, ended),
+        "games_per_second": {
+            "start_included": games / (ended - began + joined - joining),
+            "as_run_prints_it": games / contribution.seconds,
+            "while_all_play": compute_playing_speed(times),
+        },
+    }
+
+
+def _list_chunks(experiment: Experiment) -> Iterator[Range]:
+    request, line = experiment.request, experiment.unit_line
+    units = line.count_units_of_all_pairings(request.games)
+    return split_into_files(0, units, units, request.storage.max_units_per_file(line.games_a_pair))
+
+
+def compute_stages(times: Sequence[ChunkTimes], began: float, ended: float) -> Figures:
+    """Compute the seconds of each part of the work from the times of all chunks.
+
+    ``began`` and ``ended`` are the times of the call that handed out the chunks.
+    """
+    by_worker: dict[tuple[int, int], list[ChunkTimes]] = {}
+    for chunk in sorted(times, key=lambda chunk: chunk.began):
+        by_worker.setdefault(chunk.worker, []).append(chunk)
+    first_chunks = [chunks[0] for chunks in by_worker.values()]
+    last_ends = [chunks[-1].ended for chunks in by_worker.values()]
+    usual_seconds = statistics.median(chunk.ended - chunk.began for chunk in times)
+    stages = {
+        "first_worker_starts_and_imports": min(chunk.build_began for chunk in first_chunks) - began,
+        "last_worker_starts_and_imports": max(chunk.build_began for chunk in first_chunks) - began,
+        "worker_builds_agents": statistics.mean(chunk.build_ended - chunk.build_began for chunk in first_chunks),
+        "worker_loads_kernels": statistics.mean(
+            max(0.0, chunk.ended - chunk.began - usual_seconds) for chunk in first_chunks
+        ),
+        "waits_for_last_chunk": max(last_ends) - min(last_ends),
+        "returns_last_result": ended - max(last_ends),
+        "all": ended - began,
+    }
+    return {name: {"seconds": seconds} for name, seconds in stages.items()} | {"workers": len(by_worker)}
+
+
+def compute_playing_speed(times: Sequence[ChunkTimes]) -> float:
+    """Compute the games a second while all workers play, from the usual time of a chunk."""
+    largest = max(chunk.units for chunk in times)
+    usual_seconds = statistics.median(chunk.ended - chunk.began for chunk in times if chunk.units == largest)
+    workers = len({chunk.worker for chunk in times})
+    return 2 * largest * workers / usual_seconds
