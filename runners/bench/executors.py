@@ -1,7 +1,8 @@
 """`qarena bench --executors`: what threads, processes and a Ray cluster of two nodes do besides playing.
 
 The nodes run on this machine, so their clocks agree. Workers note when they begin and end each chunk, and all other
-times follow from these notes.
+times follow from these notes. Processor time is noted too, because it means more on a busy machine. With threads, it
+is the time of all threads.
 """
 
 from __future__ import annotations
@@ -51,15 +52,38 @@ cluster.shutdown()
 """
 
 
+class Moment(NamedTuple):
+    """A moment in a worker."""
+
+    clock: float  # seconds since 1970
+    processor: float  # seconds of processor time that the process had taken until then
+
+    @staticmethod
+    def now() -> Moment:
+        return Moment(time.time(), time.process_time())
+
+    def to_figures(self, earlier: Moment) -> Figures:
+        """Return the seconds, and the seconds of processor time, since an earlier moment."""
+        return {"seconds": self.clock - earlier.clock, "processor_seconds": self.processor - earlier.processor}
+
+
 class ChunkTimes(NamedTuple):
-    """The times at which a worker built what plays, and played a chunk: seconds since 1970."""
+    """The moments at which a worker built what plays, and played a chunk."""
 
     worker: tuple[int, int]  # process and thread
-    build_began: float  # for the first chunk of the process
-    build_ended: float
-    began: float
-    ended: float
+    build_began: Moment  # for the first chunk of the process
+    build_ended: Moment
+    began: Moment
+    ended: Moment
     units: int
+
+    @property
+    def seconds(self) -> float:
+        return self.ended.clock - self.began.clock
+
+    @property
+    def processor_seconds(self) -> float:
+        return self.ended.processor - self.began.processor
 
 
 @dataclass(frozen=True)
@@ -69,16 +93,17 @@ class TimedPlayTask(Task[Range, ChunkTimes]):
     play_task: Mapping[str, Any]  # the fields of the ``PlayTask``
 
     def build_worker(self) -> Worker[Range, ChunkTimes]:
-        build_began = time.time()
+        build_began = Moment.now()
         play = PlayTask(**self.play_task).build_worker()
-        build_ended = time.time()
+        build_ended = Moment.now()
 
         def play_and_note_times(chunk: Range, stop: StopSignal) -> ChunkTimes:
-            began = time.time()
+            began = Moment.now()
             play(chunk, stop)
+            ended = Moment.now()
             # A worker of Ray plays each chunk in a new thread.
             thread = threading.get_ident() if threading.current_thread().name.startswith("work") else 0
-            return ChunkTimes((os.getpid(), thread), build_began, build_ended, began, time.time(), chunk[1] - chunk[0])
+            return ChunkTimes((os.getpid(), thread), build_began, build_ended, began, ended, chunk[1] - chunk[0])
 
         return play_and_note_times
 
@@ -182,25 +207,39 @@ def compute_stages(times: Sequence[ChunkTimes], began: float, ended: float) -> F
     for chunk in sorted(times, key=lambda chunk: chunk.began):
         by_worker.setdefault(chunk.worker, []).append(chunk)
     first_chunks = [chunks[0] for chunks in by_worker.values()]
-    last_ends = [chunks[-1].ended for chunks in by_worker.values()]
-    usual_seconds = statistics.median(chunk.ended - chunk.began for chunk in times)
-    stages = {
-        "first_worker_starts_and_imports": min(chunk.build_began for chunk in first_chunks) - began,
-        "last_worker_starts_and_imports": max(chunk.build_began for chunk in first_chunks) - began,
-        "worker_builds_agents": statistics.mean(chunk.build_ended - chunk.build_began for chunk in first_chunks),
-        "worker_loads_kernels": statistics.mean(
-            max(0.0, chunk.ended - chunk.began - usual_seconds) for chunk in first_chunks
-        ),
-        "waits_for_last_chunk": max(last_ends) - min(last_ends),
-        "returns_last_result": ended - max(last_ends),
-        "all": ended - began,
+    starts = sorted(chunk.build_began for chunk in first_chunks)
+    last_ends = [chunks[-1].ended.clock for chunks in by_worker.values()]
+    call = Moment(began, 0.0)
+    return {
+        "first_worker_starts_and_imports": starts[0].to_figures(call),
+        "last_worker_starts_and_imports": starts[-1].to_figures(call),
+        "worker_builds_agents": _average([chunk.build_ended.to_figures(chunk.build_began) for chunk in first_chunks]),
+        "worker_loads_kernels": {
+            "seconds": _compute_excess([chunk.seconds for chunk in first_chunks], [chunk.seconds for chunk in times]),
+            "processor_seconds": _compute_excess(
+                [chunk.processor_seconds for chunk in first_chunks], [chunk.processor_seconds for chunk in times]
+            ),
+        },
+        "waits_for_last_chunk": {"seconds": max(last_ends) - min(last_ends)},
+        "returns_last_result": {"seconds": ended - max(last_ends)},
+        "all": {"seconds": ended - began},
+        "workers": len(by_worker),
     }
-    return {name: {"seconds": seconds} for name, seconds in stages.items()} | {"workers": len(by_worker)}
+
+
+def _average(figures: Sequence[Figures]) -> Figures:
+    return {name: statistics.mean(one[name] for one in figures) for name in figures[0]}
+
+
+def _compute_excess(first_seconds: Sequence[float], all_seconds: Sequence[float]) -> float:
+    """Compute how much longer than usual the first chunks of the workers took, on average."""
+    usual = statistics.median(all_seconds)
+    return statistics.mean(max(0.0, seconds - usual) for seconds in first_seconds)
 
 
 def compute_playing_speed(times: Sequence[ChunkTimes]) -> float:
     """Compute the games a second while all workers play, from the usual time of a chunk."""
     largest = max(chunk.units for chunk in times)
-    usual_seconds = statistics.median(chunk.ended - chunk.began for chunk in times if chunk.units == largest)
+    usual_seconds = statistics.median(chunk.seconds for chunk in times if chunk.units == largest)
     workers = len({chunk.worker for chunk in times})
     return 2 * largest * workers / usual_seconds

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from quarto.errors import FailureError
+from runners.arena.executors.base import THREADS
 from runners.bench import executors
-from runners.bench.executors import ChunkTimes
+from runners.bench.executors import ChunkTimes, Moment
 from tests.runners.conftest import Qarena
 
 FIRST, SECOND = (1, 0), (2, 0)
@@ -18,25 +19,25 @@ FIRST, SECOND = (1, 0), (2, 0)
 
 def test_the_parts_of_the_time_follow_from_the_chunks() -> None:
     """Two workers: the second starts two seconds later, and waits at the end for the first one's last chunk."""
+    build = [(Moment(103.0, 1.0), Moment(104.0, 1.5)), (Moment(105.0, 2.0), Moment(106.0, 2.75))]
     times = [
-        ChunkTimes(FIRST, 103.0, 104.0, 104.0, 105.5, 8),  # half a second longer than usual, because it loads kernels
-        ChunkTimes(SECOND, 105.0, 106.0, 106.0, 107.5, 8),
-        ChunkTimes(FIRST, 103.0, 104.0, 105.5, 106.5, 8),
-        ChunkTimes(FIRST, 103.0, 104.0, 106.5, 107.5, 8),
-        ChunkTimes(FIRST, 103.0, 104.0, 107.5, 108.5, 8),
+        # Half a second longer than usual, because it loads kernels.
+        ChunkTimes(FIRST, *build[0], Moment(104.0, 1.5), Moment(106.0, 2.75), 8),
+        ChunkTimes(SECOND, *build[1], Moment(106.0, 2.75), Moment(107.0, 3.25), 8),
+        ChunkTimes(FIRST, *build[0], Moment(106.0, 2.75), Moment(107.0, 3.25), 8),
+        ChunkTimes(FIRST, *build[0], Moment(107.0, 3.25), Moment(108.0, 3.75), 8),
     ]
     stages = executors.compute_stages(times, 100.0, 108.75)
-    seconds = {name: value["seconds"] for name, value in stages.items() if isinstance(value, dict)}
-    assert seconds == {
-        "first_worker_starts_and_imports": 3.0,
-        "last_worker_starts_and_imports": 5.0,
-        "worker_builds_agents": 1.0,
-        "worker_loads_kernels": 0.5,
-        "waits_for_last_chunk": 1.0,
-        "returns_last_result": 0.25,
-        "all": 8.75,
+    assert stages == {
+        "first_worker_starts_and_imports": {"seconds": 3.0, "processor_seconds": 1.0},
+        "last_worker_starts_and_imports": {"seconds": 5.0, "processor_seconds": 2.0},
+        "worker_builds_agents": {"seconds": 1.0, "processor_seconds": 0.625},
+        "worker_loads_kernels": {"seconds": 0.5, "processor_seconds": 0.375},
+        "waits_for_last_chunk": {"seconds": 1.0},
+        "returns_last_result": {"seconds": 0.75},
+        "all": {"seconds": 8.75},
+        "workers": 2,
     }
-    assert stages["workers"] == 2
     assert executors.compute_playing_speed(times) == 2 * 8 * 2 / 1.0
 
 
@@ -44,7 +45,7 @@ def test_threads_are_measured_without_ray(qarena: Qarena, monkeypatch: pytest.Mo
     """Leave out processes, which take seconds to start."""
     monkeypatch.setattr(executors, "QUICK_GAMES", 2_000)
     monkeypatch.setattr(executors, "find_spec", lambda _name: None)
-    monkeypatch.setattr(executors, "Processes", lambda: executors.THREADS)
+    monkeypatch.setattr(executors, "Processes", lambda: THREADS)
     result = qarena("bench", "--executors", "--quick")
     assert result.code == 0, result.err
     for name in ("join.seconds", "worker_builds_agents.seconds", "games_per_second.as_run_prints_it"):
