@@ -176,7 +176,9 @@ def _measure_executor(open_executor: Callable[[], Executor], root: Path, games: 
     joined = time.time()
     experiment = open_experiment(request)
     with record_contribution(experiment, "qarena bench") as contribution:
-        chunks, began = [*_list_chunks(experiment)], time.time()
+        chunks, began = [*_list_chunks(experiment)], Moment.now()
+        if not executor.shares_memory:
+            began = began._replace(processor=0.0)
         task = TimedPlayTask(PlayTask.from_experiment(experiment).to_dict())
         times = [*executor.map(task, chunks, workers, threading.Event())]
         ended = time.time()
@@ -185,7 +187,7 @@ def _measure_executor(open_executor: Callable[[], Executor], root: Path, games: 
         "join": {"seconds": joined - joining},
         **compute_stages(times, began, ended),
         "games_per_second": {
-            "start_included": games / (ended - began + joined - joining),
+            "start_included": games / (ended - began.clock + joined - joining),
             "as_run_prints_it": games / contribution.seconds,
             "while_all_play": compute_playing_speed(times),
         },
@@ -198,10 +200,11 @@ def _list_chunks(experiment: Experiment) -> Iterator[Range]:
     return split_into_files(0, units, units, request.storage.max_units_per_file(line.games_a_pair))
 
 
-def compute_stages(times: Sequence[ChunkTimes], began: float, ended: float) -> Figures:
+def compute_stages(times: Sequence[ChunkTimes], began: Moment, ended: float) -> Figures:
     """Compute the seconds of each part of the work from the times of all chunks.
 
-    ``began`` and ``ended`` are the times of the call that handed out the chunks.
+    ``began`` and ``ended`` tell when the call that handed out the chunks began and ended. The processor time in
+    ``began`` is that of the workers' process, and 0 if they are processes of their own.
     """
     by_worker: dict[tuple[int, int], list[ChunkTimes]] = {}
     for chunk in sorted(times, key=lambda chunk: chunk.began):
@@ -209,10 +212,9 @@ def compute_stages(times: Sequence[ChunkTimes], began: float, ended: float) -> F
     first_chunks = [chunks[0] for chunks in by_worker.values()]
     starts = sorted(chunk.build_began for chunk in first_chunks)
     last_ends = [chunks[-1].ended.clock for chunks in by_worker.values()]
-    call = Moment(began, 0.0)
     return {
-        "first_worker_starts_and_imports": starts[0].to_figures(call),
-        "last_worker_starts_and_imports": starts[-1].to_figures(call),
+        "first_worker_starts_and_imports": starts[0].to_figures(began),
+        "last_worker_starts_and_imports": starts[-1].to_figures(began),
         "worker_builds_agents": _average([chunk.build_ended.to_figures(chunk.build_began) for chunk in first_chunks]),
         "worker_loads_kernels": {
             "seconds": _compute_excess([chunk.seconds for chunk in first_chunks], [chunk.seconds for chunk in times]),
@@ -222,7 +224,7 @@ def compute_stages(times: Sequence[ChunkTimes], began: float, ended: float) -> F
         },
         "waits_for_last_chunk": {"seconds": max(last_ends) - min(last_ends)},
         "returns_last_result": {"seconds": ended - max(last_ends)},
-        "all": {"seconds": ended - began},
+        "all": {"seconds": ended - began.clock},
         "workers": len(by_worker),
     }
 

@@ -27,7 +27,7 @@ def test_the_parts_of_the_time_follow_from_the_chunks() -> None:
         ChunkTimes(FIRST, *build[0], Moment(106.0, 2.75), Moment(107.0, 3.25), 8),
         ChunkTimes(FIRST, *build[0], Moment(107.0, 3.25), Moment(108.0, 3.75), 8),
     ]
-    stages = executors.compute_stages(times, 100.0, 108.75)
+    stages = executors.compute_stages(times, Moment(100.0, 0.0), 108.75)
     assert stages == {
         "first_worker_starts_and_imports": {"seconds": 3.0, "processor_seconds": 1.0},
         "last_worker_starts_and_imports": {"seconds": 5.0, "processor_seconds": 2.0},
