@@ -93,7 +93,7 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
     "all": bench_games_training_and_startup,
     "solver": bench_solver_oracle_and_annotation,
     "questions": bench_archive,
-    "executors": bench_executors,
+    "executors": lambda quick: bench_executors(quick, choose_ram_disk_or_temporary_folder()),
 }
 
 

@@ -108,17 +108,15 @@ class TimedPlayTask(Task[Range, ChunkTimes]):
         return play_and_note_times
 
 
-def bench_executors(quick: bool = False) -> Figures:
+def bench_executors(quick: bool, disk: Path) -> Figures:
     """Measure, for each executor, the seconds of all that is not playing, and the games a second with and without it.
 
-    Returns the figures as nested dictionaries. With ``quick``, fewer games are played. Without Ray, its figures are
-    left out. Raises ``FailureError`` if the cluster does not start.
+    Returns the figures as nested dictionaries. The games are written to a folder in ``disk``. With ``quick``, fewer
+    games are played. Without Ray, its figures are left out. Raises ``FailureError`` if the cluster does not start.
     """
-    from runners.bench.benchmark import choose_ram_disk_or_temporary_folder
-
     games, workers = QUICK_GAMES if quick else GAMES, available_cores()
     figures: Figures = {"threads": workers, "games": games}
-    with TemporaryDirectory(prefix="quarto-arena-bench-", dir=choose_ram_disk_or_temporary_folder()) as folder:
+    with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as folder:
         _measure_executor(lambda: THREADS, Path(folder) / "warm-up", QUICK_GAMES, workers)  # compiles, if need be
         figures["executor_threads"] = _measure_executor(lambda: THREADS, Path(folder) / "threads", games, workers)
         figures["executor_processes"] = _measure_executor(Processes, Path(folder) / "processes", games, workers)
