@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numba
@@ -30,8 +31,7 @@ def load_without_preparing_to_compile() -> Iterator[None]:
     if numba.version_info.short != TESTED_VERSION:
         yield
         return
-    from numba.core import dispatcher
-
+    dispatcher: Any = import_module("numba.core.dispatcher")
     usual_cache = dispatcher.FunctionCache
     dispatcher.FunctionCache = _build_cache_class()
     try:

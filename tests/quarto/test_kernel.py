@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ import numba
 import numpy as np
 import pytest
 from numba import types
-from numba.core import dispatcher
 from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
@@ -208,6 +208,7 @@ def test_cached_kernels_are_loaded_without_what_compiling_needs() -> None:
 
 
 def test_an_untested_numba_keeps_its_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher: Any = import_module("numba.core.dispatcher")
     usual_cache = dispatcher.FunctionCache
     with kernel_loading.load_without_preparing_to_compile():
         assert issubclass(dispatcher.FunctionCache, usual_cache)

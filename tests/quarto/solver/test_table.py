@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from quarto.rules import CLASSIC
@@ -18,7 +20,7 @@ from quarto.solver.table import (
 PIECES = 9  # any number for which there is no tablebase
 
 
-def list_keys_of_first_bucket(bits: int, count: int, shift: int) -> list[np.uint64]:
+def list_keys_of_first_bucket(bits: int, count: int, shift: int) -> list[Any]:
     """List keys of ``bits`` bits that share the first bucket. A board with more pieces has a key of more bits."""
     keys = (number << PROOF_BITS for number in range(1 << (bits - PROOF_BITS - 1), 1 << (bits - PROOF_BITS)))
     shared = (key for key in keys if (key * int(HASH_MULTIPLIER) & (1 << 64) - 1) >> shift == 0)
