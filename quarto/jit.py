@@ -40,7 +40,6 @@ from quarto.kernel_fingerprints import (
     list_code_names,
     list_reached_functions,
 )
-from quarto.kernel_loading import load_without_preparing_to_compile
 from quarto.sources import (
     PERMISSION_BITS,
     PRIVATE_MODE,
@@ -193,8 +192,7 @@ def _build_dispatcher(function: FunctionType, options: Mapping[str, Any], declar
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
         KernelLocator.fingerprint = fingerprint
         try:
-            with load_without_preparing_to_compile():
-                return numba.njit(cache=True, **options)(function)
+            return numba.njit(cache=True, **options)(function)
         finally:
             numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = usual_settings
 

@@ -20,7 +20,6 @@ from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
 from quarto import jit as kernel_module
-from quarto import kernel_loading, rng
 from quarto.bits import float_bits, lowest_bit, nth_bit, nth_bit_by_table, popcount
 from quarto.jit import function_value, kernel, load_kernel
 from quarto.sources import KERNEL_PACKAGES, OTHER_PACKAGES, third_party_fingerprint
@@ -137,15 +136,13 @@ def test_a_kernel_without_a_source_file_is_compiled_without_a_cache() -> None:
 
 
 DOCUMENTED = {"numba.core.event", "numba.core.caching.UserProvidedCacheLocator"}  # of numba.core, as of numba 0.68
-# Not documented, but used with one version of numba alone, because that saves a quarter of the start of every command.
-LOADING = "quarto/kernel_loading.py"
 
 
 def test_numbas_private_parts_are_left_alone() -> None:
     """Check that we use none: numba's dispatcher calls them in an order that threads and new versions can break."""
     root = Path(kernel_module.__file__).parent.parent
     paths = [path for package in (*KERNEL_PACKAGES, *OTHER_PACKAGES) for path in root.glob(f"{package}/**/*.py")]
-    for path in (path for path in paths if "numba.core" in path.read_text() and path != root / LOADING):
+    for path in (path for path in paths if "numba.core" in path.read_text()):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("numba.core"):
                 assert {f"{node.module}.{alias.name}" for alias in node.names} <= DOCUMENTED, path
@@ -190,32 +187,6 @@ def test_only_an_edit_that_changes_a_kernel_compiles_it_again(names: tuple[str, 
         imported, compiled = ended.stdout.rsplit(maxsplit=1)
         assert Path(imported).is_relative_to(tmp_path / name)
         assert (int(compiled) > 0) == compiles, name
-
-
-def test_cached_kernels_are_loaded_without_what_compiling_needs() -> None:
-    rng.Streams(np.zeros(1, np.uint64)).draw(0)  # now it is in the cache
-    script = (
-        "import sys, numpy as np\n"
-        "from quarto import jit, rng\n"
-        "words = rng.Streams(np.zeros(1, np.uint64)).draw(0).tolist()\n"
-        "prepared = 'numba.np.linalg' in sys.modules\n"
-        "total = jit.kernel()(lambda numbers: numbers.sum())(np.arange(4))\n"  # without a source file: not cached
-        "print(words, prepared, total, 'numba.np.linalg' in sys.modules)"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    words = rng.Streams(np.zeros(1, np.uint64)).draw(0).tolist()
-    assert ended.stdout == f"{words} False 6 True\n"
-
-
-def test_an_untested_numba_keeps_its_own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher: Any = import_module("numba.core.dispatcher")
-    usual_cache = dispatcher.FunctionCache
-    with kernel_loading.load_without_preparing_to_compile():
-        assert issubclass(dispatcher.FunctionCache, usual_cache)
-        assert dispatcher.FunctionCache is not usual_cache
-    monkeypatch.setattr(kernel_loading, "TESTED_VERSION", (0, 0))
-    with kernel_loading.load_without_preparing_to_compile():
-        assert dispatcher.FunctionCache is usual_cache
 
 
 def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative() -> None:
