@@ -65,14 +65,14 @@ def pack_int8_or_int32(
             room[at] = value_bytes[at]
     elif runs == 1:  # one run of an index of no bits
         room[0] = 0
-        used = _put_varint(room, 1, np.uint64(rows << 1))
+        used = put_varint(room, 1, np.uint64(rows << 1))
     elif 8 * runs < rows * width // 8:
         used = (
             _pack_runs(narrow, least, width, room) if bytes_per_integer == 1 else _pack_runs(wide, least, width, room)
         )
     else:
         room[0] = width  # one bit-packed run
-        used = _put_varint(room, 1, np.uint64((rows + 7) // 8 << 1 | 1))
+        used = put_varint(room, 1, np.uint64((rows + 7) // 8 << 1 | 1))
         if bytes_per_integer == 1:
             used = _pack_bytes(narrow, least, width, room, used)
         else:
@@ -102,7 +102,7 @@ def _set_facts(facts: Any, column: int, least: int, largest: int, encoding: int,
 
 
 @inline_function
-def _put_varint(out: Any, at: int, number: Any) -> int:
+def put_varint(out: Any, at: int, number: Any) -> int:
     """Write an unsigned number (uint64) at index ``at``, seven bits in each byte; return the index after it."""
     while number > np.uint64(0x7F):
         out[at] = (number & np.uint64(0x7F)) | np.uint64(0x80)
@@ -113,8 +113,9 @@ def _put_varint(out: Any, at: int, number: Any) -> int:
 
 
 @inline_function
-def _put_zigzag(out: Any, at: int, number: Any) -> int:
-    return _put_varint(out, at, np.uint64((number << 1) ^ (number >> 63)))
+def put_zigzag(out: Any, at: int, number: Any) -> int:
+    """Write a signed number (int64) at index ``at``, with 0, -1, 1, ... written as 0, 1, 2, ...; return the end."""
+    return put_varint(out, at, np.uint64((number << 1) ^ (number >> 63)))
 
 
 @inline_function
@@ -217,7 +218,7 @@ def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
     at, start = 1, 0
     for row in range(1, values.shape[0] + 1):
         if row == values.shape[0] or values[row] != values[start]:
-            at = _put_varint(out, at, np.uint64((row - start) << 1))
+            at = put_varint(out, at, np.uint64((row - start) << 1))
             value = np.int64(values[start]) - least
             for byte in range((width + 7) // 8):
                 out[at] = (value >> (8 * byte)) & 0xFF
@@ -233,15 +234,15 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     ``out`` needs ``9 R + 2048`` bytes. Returns the number of bytes used.
     """
     count = values.shape[0]
-    at = _put_varint(out, 0, np.uint64(BLOCK))
-    at = _put_varint(out, at, np.uint64(BLOCK // MINIBLOCK))
-    at = _put_varint(out, at, np.uint64(count))
-    at = _put_zigzag(out, at, values[0])
+    at = put_varint(out, 0, np.uint64(BLOCK))
+    at = put_varint(out, at, np.uint64(BLOCK // MINIBLOCK))
+    at = put_varint(out, at, np.uint64(count))
+    at = put_zigzag(out, at, values[0])
     above = np.zeros(BLOCK, np.uint64)  # differences of a block, above their least
     for block in range(1, count, BLOCK):
         size = min(BLOCK, count - block)
         least = _fill_differences_above_least(values[block - 1 : block + size], above)
-        at = _put_zigzag(out, at, least)
+        at = put_zigzag(out, at, least)
         widths = at
         at += BLOCK // MINIBLOCK
         for part in range(BLOCK // MINIBLOCK):
