@@ -435,8 +435,9 @@ def compute_fingerprint(
     """
     total = uint64(0)
     words = np.empty((2, GAMES_AT_ONCE), np.uint64)  # [half, game] the plies, packed
-    for start in range(span[0], span[1], GAMES_AT_ONCE):
-        size = min(GAMES_AT_ONCE, span[1] - start)
+    # Unsigned, because LLVM makes no vector instructions of an index that may count from the end.
+    for start in range(uint64(span[0]), uint64(span[1]), uint64(GAMES_AT_ONCE)):
+        size = min(uint64(GAMES_AT_ONCE), uint64(span[1]) - start)
         _pack_plies(games, start, size, words)
         for i in range(size):
             game = start + i

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.jit import inline_function, kernel
+from quarto.jit import inline_function, kernel, uint64
 
 PLAIN, DELTA_BINARY_PACKED, RLE_DICTIONARY = 0, 5, 8  # encodings, by their numbers in the format
 LARGEST_DICTIONARY = 1 << 16
@@ -56,7 +56,13 @@ def pack_int8_or_int32(
         value_bytes.view(np.int8),
         value_bytes[: value_bytes.shape[0] // 4 * 4].view(np.int32),
     )  # ``size`` says which it is
-    least, largest, runs = _find_bounds_and_runs(narrow) if bytes_per_integer == 1 else _find_bounds_and_runs(wide)
+    if _is_constant(value_bytes, bytes_per_integer):
+        least = largest = np.int64(narrow[0]) if bytes_per_integer == 1 else np.int64(wide[0])
+        runs = np.int64(1)
+    elif bytes_per_integer == 1:
+        least, largest, runs = _find_bounds_and_runs(narrow)
+    else:
+        least, largest, runs = _find_bounds_and_runs(wide)
     room, rows, width = out[start:], value_bytes.shape[0] // bytes_per_integer, _bit_length(np.uint64(largest - least))
     encoding = RLE_DICTIONARY
     if largest - least >= max_dictionary_span:
@@ -126,6 +132,20 @@ def _bit_length(number: Any) -> int:
         number >>= np.uint64(1)
         width += 1
     return width
+
+
+@inline_function
+def _is_constant(value_bytes: NDArray[np.uint8], bytes_per_integer: int) -> bool:
+    """Return whether all integers in ``value_bytes`` are equal, which is usual and quickly seen."""
+    words = value_bytes[: value_bytes.shape[0] // 8 * 8].view(np.uint64)
+    different = uint64(0)
+    for index in range(1, words.shape[0]):
+        different |= words[index] ^ words[0]
+    for index in range(bytes_per_integer, min(8, value_bytes.shape[0])):  # the first word repeats its first integer
+        different |= uint64(value_bytes[index] ^ value_bytes[index - bytes_per_integer])
+    for index in range(8 * words.shape[0], value_bytes.shape[0]):
+        different |= uint64(value_bytes[index] ^ value_bytes[index % bytes_per_integer])
+    return different == uint64(0)
 
 
 @inline_function
