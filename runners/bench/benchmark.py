@@ -32,6 +32,7 @@ from quarto.rules import CLASSIC, NONE, PIECES
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, Pace, PairRange
 from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.arena.experiment import build_engine
+from runners.arena.heap import keep_freed_memory
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
 from runners.bench.solver import bench_solver_oracle_and_annotation
@@ -157,6 +158,7 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
     given, is timed too. The highest speeds of all rounds count, in games a second. The speed of playing is called
     ``simulate``.
     """
+    keep_freed_memory()  # as runs do
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play_in_any_order(_list_pair_ranges(SHARD_GAMES), cores))
     best_speeds: dict[tuple[str, int], float] = {}

@@ -269,6 +269,8 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
             numbers = above[part * MINIBLOCK : (part + 1) * MINIBLOCK]
             width = _bit_length(_unite_bits(numbers))
             out[widths + part] = width
+            if width == 0:  # consecutive ids: all differences are equal
+                continue
             if width <= 8:
                 _pack_narrow(numbers, width, out, at)
             else:
