@@ -25,6 +25,7 @@ from analytics.questions.columns import ResultColumn, Table
 from analytics.statistics.tally import tally_block
 from analytics.store.game_tables import concat_blocks_into_large_parts, encode_game_tables
 from analytics.store.ranges import compute_checksum
+from analytics.store.records import run_id_to_stream_key
 from quarto.batch import Batch, Block
 from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams
@@ -74,7 +75,7 @@ def bench_games_training_and_startup(quick: bool = False) -> Figures:
     disk = choose_ram_disk_or_temporary_folder()
     figures: Figures = {"threads": available_cores(), "written_to": str(disk)}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-        plain_c = build_yardstick(Path(folder))
+        plain_c = build_yardstick(Path(folder), run_id_to_stream_key(_build_spec_against_random("random").run_id))
         with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as write_folder:
             games, on_disk = 5_000_000 // scale, Path(write_folder)
             figures |= measure_throughput(_build_spec_against_random("random"), games, rounds, on_disk, plain_c)
@@ -135,17 +136,18 @@ def choose_ram_disk_or_temporary_folder() -> Path:
     return Path(gettempdir())
 
 
-def build_yardstick(folder: Path) -> Yardstick | None:
-    """Compile a C program that plays random games, and return a function that times it.
+def build_yardstick(folder: Path, run: int = 0) -> Yardstick | None:
+    """Compile a C program that plays the games of ``random`` against itself, and return a function that times it.
 
-    The program is compiled into ``folder``. Returns None if there is no C compiler.
+    The games are those of the run with the word ``run``. The program is compiled into ``folder``. Returns None if there
+    is no C compiler.
     """
     program = compile_program("yardstick.c", folder)
     if program is None:
         return None
 
     def time_yardstick_games(games: int, threads: int) -> float:
-        command = [str(program), str(games), str(threads)]
+        command = [str(program), str(games), str(threads), str(run)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603
 
     return time_yardstick_games
