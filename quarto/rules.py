@@ -170,7 +170,7 @@ def has_finished_line_at(lanes: int, occupied: int, piece: int, cell: int, rules
     """
     different = (lanes ^ (piece_to_lanes(piece) * LANE_MASK)) | ~(uint64(occupied) * LANE_ONES)
     through = rules.through
-    finished = has_zero_lane(
+    finished: bool = has_zero_lane(
         different & through[cell, 0],
         different & through[cell, 1],
         different & through[cell, 2],

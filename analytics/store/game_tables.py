@@ -277,12 +277,14 @@ def _list_array_addresses(part: RangeGames) -> tuple[int, ...]:
     Raises ``ValueError`` if an array is not contiguous or has another type than kernels expect.
     """
     games, size = part.games, len(part.game_id)
-    expected = ((part.game_id, np.int64, (size,)), (games.pieces, np.int8, (PIECES, size)))
-    expected += (
-        (games.cells, np.int8, (PIECES, size)),
+    matrix_shape = PIECES, size
+    expected: list[tuple[NDArray[np.integer], type[np.integer], tuple[int, ...]]] = [
+        (part.game_id, np.int64, (size,)),
+        (games.pieces, np.int8, matrix_shape),
+        (games.cells, np.int8, matrix_shape),
         (games.plies, np.int8, (size,)),
         (games.winner, np.int8, (size,)),
-    )
+    ]
     for array, kind, shape in expected:
         if array.dtype != kind or array.shape != shape or not array.flags.c_contiguous:
             raise ValueError(

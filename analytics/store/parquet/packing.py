@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.jit import inline_function, kernel, uint64
+from quarto.jit import inline_function, int64, kernel, uint64
 
 PLAIN, DELTA_BINARY_PACKED, RLE_DICTIONARY = 0, 5, 8  # encodings, by their numbers in the format
 LARGEST_DICTIONARY = 1 << 16
@@ -57,8 +57,8 @@ def pack_int8_or_int32(
         value_bytes[: value_bytes.shape[0] // 4 * 4].view(np.int32),
     )  # ``size`` says which it is
     if _is_constant(value_bytes, bytes_per_integer):
-        least = largest = np.int64(narrow[0]) if bytes_per_integer == 1 else np.int64(wide[0])
-        runs = np.int64(1)
+        least = largest = int64(narrow[0]) if bytes_per_integer == 1 else int64(wide[0])
+        runs = int64(1)
     elif bytes_per_integer == 1:
         least, largest, runs = _find_bounds_and_runs(narrow)
     else:

@@ -155,7 +155,7 @@ def _put_head(out: Any, at: int, columns: Any, column: int, encoding: int) -> in
     """Begin the struct ``ColumnChunk``: an offset that is not used, and the head of the struct ``ColumnMetaData``."""
     at = _put_number(out, at, 2, I64, 0)
     out[at] = 1 << 4 | STRUCT
-    size = columns.sizes[column, encoding]
+    size = int64(columns.sizes[column, encoding])
     out[at + 1 : at + 1 + size] = columns.heads[column, encoding, :size]
     return at + 1 + size
 
