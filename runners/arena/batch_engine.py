@@ -395,9 +395,9 @@ class BlockHalf:
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         self.set_up()
-        span = (self.opening_plies, self.size)
+        seats, span = (*zero.seat_arguments, *one.seat_arguments), (self.opening_plies, self.size)
         try:
-            play_to_end(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
+            play_to_end(*seats, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # turns are then requested one by one, to find the game that it forfeits
             if is_ctrl_c_in_main_thread(error):
                 raise

@@ -24,7 +24,10 @@ from quarto.position import EMPTY, PackedPosition, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
+from runners.arena.batch_engine import PairRange
 from runners.arena.executors.base import available_cores
+from runners.arena.experiment import build_engine
+from runners.arena.spec import RunSpec
 from runners.bench import archive, benchmark, solver, timing
 from runners.bench.benchmark import build_yardstick
 from runners.bench.timing import compile_program, measure_process
@@ -35,7 +38,7 @@ from runners.bench.turn_times import (
     measure_turn_times,
     sample_random_positions,
 )
-from runners.config.agents import agent_from_label
+from runners.config.agents import agent_from_label, load_agent
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, has_line, winning_cells
@@ -66,6 +69,14 @@ def test_the_yardstick_plays_the_same_game_and_searches_are_held_against_it(tmp_
     for count, chance in ((first, FIRST_PLACER_WINS), (draws, DRAWS)):
         assert abs(count - games * chance) < 4 * math.sqrt(games * chance * (1 - chance))
     assert abs(plies / games - 11.664852) < 0.02
+    random = load_agent("random")
+    engine = build_engine(RunSpec(CLASSIC, (random, random), ((0, 1),), 0, 0))
+    block = engine.play_block(PairRange(0, 0, 1000)).games
+    printed = subprocess.run(
+        [tmp_path / "yardstick", "2000", "2", str(engine.run)], check=True, capture_output=True, text=True
+    )
+    expected = [int((block.winner == winner).sum()) for winner in (1, 0, NONE)] + [int(block.plies.sum())]
+    assert [int(count) for count in printed.stdout.split()[1:]] == expected
     figures = benchmark.measure_search(plain_c, 1, 100)
     assert figures["rollouts_per_second"] == 200 * figures["turns_per_second"]
     assert figures["ratio_of_rollouts_to_yardstick"] > 0
