@@ -177,7 +177,7 @@ class OpenArchive:
 
         """
         query = self.parse_query(text)
-        self.retry_if_file_missing(lambda: self._connect().fill_referenced_views(query))
+        self.retry_if_file_missing(lambda: self._connect().prepare_query(query))
         folder = self._connect().scratch.folder if exact else None
         try:
             self._run_query(query, lambda answer: answer.stream(write, folder))
@@ -222,12 +222,12 @@ class OpenArchive:
             with connection.register_frames(frames or {}):
                 if self._vocabulary_only:
                     check_vocabulary(connection.duckdb, query, QUERYABLE_NAMES)
-                return run_query(connection.duckdb, query, parameters, consume_result, limits)
+                return run_query(connection.duckdb, prepared, parameters, consume_result, limits)
 
         try:
             connection = self._connect()
             query = self.parse_query(text) if isinstance(text, str) else text
-            connection.fill_referenced_views(query)
+            prepared = connection.prepare_query(query)
             answer = run_on(connection)
             if isinstance(answer, QueryFailure) and answer.is_unknown_name and connection.define_all():
                 answer = run_on(connection)  # now DuckDB can propose any name

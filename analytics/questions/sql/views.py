@@ -110,6 +110,11 @@ def quote_text_or_number(value: object) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
+def quote_name(name: str) -> str:
+    """Format a name of a column or table as a quoted SQL identifier, because it may be a stranger's."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 MAX_COMPARED = 256  # runs with which DuckDB compares the name of every file before it opens one
 
 
@@ -248,7 +253,7 @@ def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
 
 def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
     """Return the query that reads the table of a policy; small integers are widened, as they are in the views."""
-    quoted = {name: '"' + name.replace('"', '""') + '"' for name in schema}  # names may be a stranger's
+    quoted = {name: quote_name(name) for name in schema}
     small = (pl.Int8, pl.Int16)
     values = {quoted[name]: quoted[name] + "::INTEGER" * (kind in small) for name, kind in schema.items()}
     return f"SELECT {_select_list_sql(values)} {file_rows_sql([path])}"
