@@ -29,7 +29,7 @@ from analytics.questions.sql.query_execution import (
     build_query_error,
     run_query,
 )
-from analytics.questions.sql.syntax import ParsedQuery, parse_query
+from analytics.questions.sql.syntax import SELECT_KINDS, ParsedQuery, parse_query
 from analytics.questions.sql.vocabulary import check_vocabulary
 from analytics.store.marker import VerifiableFile, warn_at_first_use_of_foreign_archive
 from analytics.store.schema import TABLE_SCHEMAS
@@ -185,12 +185,13 @@ class OpenArchive:
             self._interrupt_streams_and_close()
             raise
 
-    def query_files_by_path(self, text: str) -> pl.DataFrame:
-        """Return the answer to a query that reads files by their paths.
+    def query_files_by_path(self, text: str, **frames: pl.DataFrame) -> pl.DataFrame:
+        """Return the answer to a SELECT of our own that reads files by their paths, and ``frames`` by their names.
 
-        Raises ``MissingFileError`` if a file is missing.
+        The text is not parsed here, because it may name thousands of files. Raises ``MissingFileError`` if a file is
+        missing.
         """
-        return self._run_query(text, QueryResult.read_frame)
+        return self._run_query(ParsedQuery(text, SELECT_KINDS), QueryResult.read_frame, frames=frames)
 
     def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
         """Return the result of ``operation``. If a file is missing, refresh the archive and repeat ``operation``."""

@@ -17,7 +17,7 @@ COUNT_TABLES = {table: f"_{table}_row_counts" for table in TABLE_SCHEMAS}  # tab
 
 _SUM_SQL = "coalesce(sum(_rows), 0)::BIGINT"
 _COUNT_COLUMN = "count_star()"  # DuckDB's name of a column that has none
-_CONDITION_CLASSES = frozenset({"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR"})
+_CONDITION_CLASSES = frozenset({"COMPARISON", "CONJUNCTION", "OPERATOR"})  # of expressions with others inside
 _MODIFIERS = frozenset({"ORDER_MODIFIER", "LIMIT_MODIFIER"})
 _ABSENT_CLAUSES = ("sample", "qualify")
 
@@ -103,20 +103,17 @@ def _is_run_id(node: Node, aliases: Iterable[str] = ()) -> bool:
 
 def _is_row_count(node: Node) -> bool:
     """Return whether an expression is ``count(*)`` of all rows of a group."""
-    return (
-        node.get("class") == "FUNCTION"
-        and node["function_name"] == "count_star"
-        and not any(node[part] for part in ("schema", "catalog", "filter", "distinct", "arguments"))
-        and not node["order_bys"]["orders"]
-    )
+    if node.get("class") != "FUNCTION" or node["function_name"] != "count_star" or node["order_bys"]["orders"]:
+        return False
+    return not any(node[part] for part in ("schema", "catalog", "filter", "distinct", "arguments"))
 
 
 def _is_constant(node: Node) -> bool:
-    return node["class"] == "CONSTANT"
+    return bool(node["class"] == "CONSTANT")
 
 
 def _is_condition(node: Node) -> bool:
-    return node["class"] in _CONDITION_CLASSES - {"COLUMN_REF", "CONSTANT"}
+    return node["class"] in _CONDITION_CLASSES
 
 
 def _replace_spans(text: str, edits: Iterable[tuple[Node, str]]) -> str:
