@@ -456,8 +456,8 @@ def read_file_rows(
 ) -> pl.DataFrame:
     """Read ``columns`` of the rows that meet the condition ``where`` from files of one table.
 
-    The condition may read ``frames`` by their names. The result has ``run_id`` as its first column. Raises ``FailureError`` for a damaged file, and ``MissingFileError``
-    for a missing one.
+    The condition may read ``frames`` by their names. The result has ``run_id`` as its first column. Raises
+    ``FailureError`` for a damaged file, and ``MissingFileError`` for a missing one.
     """
     opened.files.check_files(files)
     queries, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
