@@ -147,7 +147,7 @@ class ArchiveStore:
         """Return the status of each file in the folder of a run's table, keyed by the file's name."""
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
-            return {path.name: status for path, status in self.backend.list_files_below(folder).items()}
+            return dict(self.backend.list_statuses(folder))
 
     def list_effective_ranges(
         self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
@@ -226,6 +226,13 @@ class ArchiveStore:
     def find_path_of_containing_file(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
         """Among the files of a table, find the one that holds the games of a range, and return its path.
 
+        Raises the errors of ``find_containing_file``.
+        """
+        return self.folder(table, run_id) / self.find_containing_file(table, run_id, stored).name
+
+    def find_containing_file(self, table: str, run_id: str, stored: StoredRange) -> StoredRange:
+        """Among the files of a table, find the one that holds the games of a range.
+
         If the range is a slice of a file, that file holds other games too. Raises ``FileNotFoundError`` if there is no
         such file.
         """
@@ -237,7 +244,7 @@ class ArchiveStore:
             files = self._files[key] = {file[:3]: file for file in listed}
         if games not in files:
             raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games_stem}.*.parquet")
-        return self.folder(table, run_id) / files[games].name
+        return files[games]
 
     def forget_cached_listings(self) -> None:
         """Forget the cached listings, because files may have been replaced since they were listed."""
