@@ -30,7 +30,7 @@ from runners.hosting.compile_clock import (
     CompileClock,
     build_monotonic_deadline_function,
     get_process_clock,
-    load_view_kernels,
+    load_batch_view_kernels,
 )
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
@@ -235,7 +235,8 @@ class TimedAgent:
                 raise build_jitted_error(label)
             check_choosers(list_accepted_choosers(agent), rules, label)
             player = prepare_python_agent(agent, rules, label)
-            load_view_kernels(rules, player.takes_batches)
+            if player.takes_batches:
+                load_batch_view_kernels(rules)
             return player
 
         return TimedPlayer(build_agent, self._seconds, label)

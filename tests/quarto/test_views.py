@@ -66,6 +66,7 @@ def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
     gifts = np.array([(*view.available, NONE)[0] for view in batch])
     after = batch.with_turns(cells, gifts)
     assert len(batch) == len(positions) > 40
+    assert batch.packed.list_positions() == positions
     for i, view in enumerate(batch):
         assert tuple(batch.board[i].tolist()) == view.board
         assert (members(batch.free[i]), members(batch.available[i])) == (view.free, view.available)
