@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from quarto.jit import float64, inline_function, int64, kernel, uint64
@@ -105,6 +106,23 @@ def _draw_words(seeds: NDArray[np.uint64], index: int) -> NDArray[np.uint64]:
     return words
 
 
+@kernel(types.int64[::1](types.uint64[::1], types.int64, types.boolean[:, ::1]))
+def _choose_columns(seeds: NDArray[np.uint64], index: int, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Choose a true entry of each row, as ``Streams.choice`` describes: [B] int64."""
+    columns = np.full(allowed.shape[0], -1, np.int64)
+    for i in range(allowed.shape[0]):
+        count = int64(0)
+        for column in range(allowed.shape[1]):
+            count += int64(allowed[i, column])
+        rank = integer_below(draw(seeds[i], index), count)
+        for column in range(allowed.shape[1]):
+            if allowed[i, column]:
+                if rank == 0:
+                    columns[i] = column
+                rank -= 1
+    return columns
+
+
 class Streams(NamedTuple):
     """The randomness of one turn in each game of a batch, for agents written in Python."""
 
@@ -130,12 +148,9 @@ class Streams(NamedTuple):
         The ``index``-th word of the row's game determines the choice. Returns the columns of the chosen entries, with
         -1 for a row without a true entry: [B] int64.
         """
-        running_counts = np.cumsum(allowed, axis=1, dtype=np.int16)  # true entries up to each column
-        counts = running_counts[:, -1]
-        # The rank of the chosen entry among the true entries of its row.
-        ranks = self.integers(index, np.maximum(counts, 1)).astype(np.int16)
-        columns = (running_counts <= ranks[:, None]).sum(axis=1)
-        return np.where(counts > 0, columns, -1)
+        rows = np.array(np.broadcast_to(allowed, (len(self.seeds), np.shape(allowed)[-1])), np.bool_, order="C")
+        columns: NDArray[np.int64] = _choose_columns(np.require(self.seeds, np.uint64, ["C", "W"]), index, rows)
+        return columns
 
     def generator(self, game: int) -> np.random.Generator:
         """Build a NumPy generator for the ``game``-th game, for agents that need distributions.
