@@ -22,6 +22,7 @@ from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, SIDE, Rules
 from quarto.threats import SAFE_PIECES, safe_pieces, winning_cells
 
+_PIECE_LANES = [sum((piece >> a & 1) << CELLS * a for a in range(ATTRIBUTES)) for piece in range(PIECES)]  # on cell 0
 _SAFE_PIECES = SAFE_PIECES.tolist()  # Python reads a list faster than an array of NumPy
 MAX_PRINTED_POSITIONS = 3  # positions of a batch that its text draws
 
@@ -174,11 +175,10 @@ class Position:
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
             return lanes, occupied, self.last_cell
-        if occupied >> _check_number("cell", cell, CELLS) & 1:
+        number = _check_number("cell", cell, CELLS)
+        if occupied >> number & 1:
             raise ValueError(f"cell {cell} is not empty in {format_position(self.packed)}")
-        for attribute in range(ATTRIBUTES):
-            lanes |= (piece >> attribute & 1) << (CELLS * attribute + int(cell))
-        return lanes, occupied | 1 << int(cell), int(cell)
+        return lanes | _PIECE_LANES[piece] << number, occupied | 1 << number, number
 
     def __str__(self) -> str:
         cells = ["." if piece == NONE else PIECE_DIGITS[piece] for piece in self.board]
