@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base.agent import Agent, BatchAgent, GameAgent
-from agents.base.player import BatchPlayer, KernelPlayer
+from agents.base.player import BatchPlayer, KernelPlayer, list_accepted_choosers, prepare_python_agent
 from agents.random import Random
 from analytics.questions.columns import ResultColumn, Table
 from quarto.batch import Batch, Evaluations, Turns
@@ -80,16 +80,30 @@ class Stopwatch:
         return call
 
 
-class TimedMethodAgent:
-    """An agent in Python whose method ``choose`` or ``play`` is timed by a stopwatch."""
+class _PreparedAgent:
+    """The rules that an agent in Python plays by, for an agent that stands for it."""
 
-    def __init__(self, agent: Agent, stopwatch: Stopwatch) -> None:
-        self._agent = agent
-        name = "play" if isinstance(agent, BatchAgent) else "choose"
-        setattr(self, name, stopwatch.time(getattr(agent, name)))
+    def __init__(self, agent: BatchAgent | GameAgent) -> None:
+        self._agent, self.choosers = agent, list_accepted_choosers(agent)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
+    def prepare(self, rules: Rules) -> None:
+        prepare_python_agent(self._agent, rules, type(self._agent).__name__)
+
+
+class TimedGameAgent(_PreparedAgent):
+    """An agent whose method ``choose`` is timed by a stopwatch."""
+
+    def __init__(self, agent: GameAgent, stopwatch: Stopwatch) -> None:
+        super().__init__(agent)
+        self.choose = stopwatch.time(agent.choose)
+
+
+class TimedBatchAgent(_PreparedAgent):
+    """An agent whose method ``play`` is timed by a stopwatch."""
+
+    def __init__(self, agent: BatchAgent, stopwatch: Stopwatch) -> None:
+        super().__init__(agent)
+        self.play = stopwatch.time(agent.play)
 
 
 class TimedBatchesPlayer(BatchPlayer):
@@ -140,10 +154,11 @@ def measure_turn_parts(agent: Agent, label: str, rules: Rules, seed: int, stop: 
     Raises ``RequestError`` if the agent does not play these rules.
     """
     method, batches = Stopwatch(), Stopwatch()
-    timed_agent: Any = agent
-    if isinstance(agent, BatchAgent | GameAgent):
-        timed_agent = TimedMethodAgent(agent, method)
-    engine = BatchEngine(rules, [timed_agent, Random()], [label, "random"], [(0, 1)], seed, run=seed)
+    if isinstance(agent, BatchAgent):
+        agent = TimedBatchAgent(agent, method)
+    elif isinstance(agent, GameAgent):
+        agent = TimedGameAgent(agent, method)
+    engine = BatchEngine(rules, [agent, Random()], [label, "random"], [(0, 1)], seed, run=seed)
     player, pairs = engine.get_player(0), _choose_pairs_as_a_run(engine, stop)
     is_jitted = isinstance(player, KernelPlayer)
     in_one_kernel = [_play_round(engine, pairs, number, stop) for number in range(ROUNDS if is_jitted else 0)]

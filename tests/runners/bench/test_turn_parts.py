@@ -29,7 +29,7 @@ from runners.bench.turn_parts import (
     build_parts_table,
     measure_turn_parts,
 )
-from runners.hosting.limited_agents import TimedAgent
+from runners.hosting.timed_agents import TimedAgent
 from runners.terminal.console import print_tables
 
 SPIN_SECONDS = 1e-3
