@@ -8,6 +8,7 @@ the mover chooses the piece as well as the cell). A full board without a line is
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -118,6 +119,11 @@ class Rules:
         It is built once for each variant, in a few milliseconds.
         """
         return _build_rule_tables(self.lines, self.mover_chooses)
+
+    @cached_property
+    def completing_cells(self) -> array[int]:
+        """The column ``completes`` of ``tables`` for code in plain Python, which reads an array of Python's faster."""
+        return array("H", self.tables["completes"].tobytes())
 
 
 @cache  # rules are made again from each record of a run

@@ -6,7 +6,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from operator import index
 from types import MappingProxyType
 from typing import Any
@@ -36,7 +37,7 @@ from quarto.bits import array_pointer
 from quarto.errors import AnswerError, RequestError
 from quarto.jit import float64, function_value, inline_function, int64, kernel, load_kernel, uint64
 from quarto.position import PackedPosition
-from quarto.rng import Streams
+from quarto.rng import Streams, TurnGenerator
 from quarto.rules import Rules
 from quarto.views import BatchView, Position
 
@@ -359,8 +360,9 @@ class PythonAgent:
 
     agent: BatchAgent | GameAgent
     rules: Rules
+    turn_generator: TurnGenerator = field(default_factory=TurnGenerator, compare=False, repr=False)
 
-    @property
+    @cached_property  # asking for a protocol takes 10 microseconds
     def takes_batches(self) -> bool:
         """Whether the agent chooses the turns of a whole batch at once rather than of one position at a time."""
         return isinstance(self.agent, BatchAgent)
@@ -373,19 +375,22 @@ class PythonAgent:
         The agent's evaluations are written into ``evaluations`` [B]. Any error that the agent raises is passed on.
         Raises ``AnswerError`` if an answer has the wrong form.
         """
-        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
-        if isinstance(self.agent, BatchAgent):
-            method: Callable[..., Any] = self.agent.play
+        agent: Any = self.agent
+        if self.takes_batches:
+            method: Callable[..., Any] = agent.play
+            batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
             answer = _call_checking_signature(method, BatchView(batch, self.rules), rng)
             cells, gifts, evaluation = _split_answer(method, answer, "(cells, gifts)")
             _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
-            method, cells, gifts = self.agent.choose, [], []
-            for i in range(len(batch.lanes)):
+            method, cells, gifts = agent.choose, [], []
+            for i, (position, seed) in enumerate(zip(batch.list_positions(), rng.seeds.tolist(), strict=True)):
                 start_time = time.perf_counter()
-                answer = _call_checking_signature(method, Position(batch.position(i), self.rules), rng.generator(i))
+                turn_rng = self.turn_generator.begin_turn(seed)
+                answer = _call_checking_signature(method, Position(position, self.rules), turn_rng)
                 cell, gift, evaluation = _split_answer(method, answer, "(cell, gift)")
-                _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
+                if evaluation is not None:
+                    _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:
                     evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - start_time))
                 try:

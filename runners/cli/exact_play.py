@@ -211,6 +211,7 @@ def show_tablebases(
     print_tablebases(rules, theory)
 
 
+@options.add_config_dir_option
 def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     json: options.JsonFile = None,
     force: options.Force = False,
@@ -238,7 +239,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     The figures are games a second, bytes a row and memory. Speeds that are compared are measured alternately in one
     call, so their ratios are more reliable than the speeds themselves. With --turn, the figures are the times of one
-    agent's turns.
+    agent's turns, and what a turn in a game is made of.
     """
     options.check_output_files(force, json)
     if turn is not None:

@@ -28,7 +28,7 @@ from runners.arena.batch_engine import PairRange
 from runners.arena.executors.base import available_cores
 from runners.arena.experiment import build_engine
 from runners.arena.spec import RunSpec
-from runners.bench import archive, benchmark, solver, timing
+from runners.bench import archive, benchmark, solver, timing, turn_parts
 from runners.bench.benchmark import build_yardstick
 from runners.bench.timing import compile_program, measure_process
 from runners.bench.turn_times import (
@@ -270,13 +270,20 @@ def test_whoever_stops_early_has_what_was_measured() -> None:
     assert set(times.compute_summaries()) == set(range(16))
 
 
-def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Path) -> None:
+def test_the_times_of_turns_are_printed_and_written(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_parts, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(turn_parts, "ROUND_SECONDS", 0.0)
     result = qarena("bench", "--turn", "own_piece_alpha_beta", "--positions", "3", "--json", "turns.json")
     assert (result.code, result.err) == (0, "")
     assert "upper quartile" in result.out
+    assert "what a turn is made of" in result.out
     figures = json.loads((tmp_path / "turns.json").read_text())
     assert figures["rules"] == "own_piece"
     assert [figures["by_pieces_on_the_board"][f"{pieces}"]["positions"] for pieces in range(16)] == [3] * 16
+    assert figures["parts_of_a_turn"]["games_in_a_block"] == 2
+    assert [*figures["parts_of_a_turn"]["microseconds"]] == [turn_parts.KERNEL, turn_parts.ENGINE]
 
 
 @pytest.mark.parametrize(
