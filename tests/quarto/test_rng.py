@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -95,7 +97,12 @@ def test_a_generator_depends_on_its_own_game_only() -> None:
 
 def test_the_numbers_of_a_turn_depend_on_its_seed_alone() -> None:
     generator, key = TurnGenerator(), (1 << 64) - 2
-    for early in (lambda rng: rng.integers(5, dtype=np.uint32), lambda rng: rng.random(3), lambda rng: rng.spawn(2)):
+    draws: list[Callable[[np.random.Generator], Any]] = [
+        lambda rng: rng.integers(5, dtype=np.uint32),
+        lambda rng: rng.random(3),
+        lambda rng: rng.spawn(2),
+    ]
+    for early in draws:
         early(generator.begin_turn(7))  # leaves half a word, some of a block, and two children behind
         turn, fresh = generator.begin_turn(key), np.random.Generator(np.random.Philox(key=key))
         assert turn.integers(9, size=50).tolist() == fresh.integers(9, size=50).tolist()
