@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -24,8 +25,9 @@ from agents.learning.policy import Policy
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
+from quarto.jit import ensure_usable_cache_directory
 from quarto.rng import Streams
-from quarto.rules import Rules
+from quarto.rules import CLASSIC, Rules
 from runners.hosting.compile_clock import (
     CompileClock,
     build_monotonic_deadline_function,
@@ -34,8 +36,9 @@ from runners.hosting.compile_clock import (
 )
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
+from runners.hosting.sandbox import build_sandbox, is_within
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
-from runners.hosting.subprocesses import Limits
+from runners.hosting.subprocesses import Limits, Sandbox
 
 HANDLER_FACTORY = "runners.arena.isolated_agent_handler:build_handler"
 # The types of a batch's fields, then of the seeds.
@@ -64,13 +67,15 @@ class IsolatedAgent:
         policy: Policy | None,
         limits: AgentLimits,
         trusted: bool,
+        visible: Sequence[Path] = (),
     ) -> None:
         """Note what a subprocess needs to build the agent.
 
-        ``trusted`` means that the user named the class, so that subprocesses may import it.
+        ``trusted`` means that the user named the class, so that subprocesses may import it. ``visible`` are the files
+        and folders that the agent may read if it plays in a sandbox.
         """
         table = {} if policy is None else {name: np.ascontiguousarray(column) for name, column in policy.table.items()}
-        self.label, self.limits = label, limits
+        self.label, self.limits, self._visible = label, limits, visible
         self._content = b"".join(column.tobytes() for column in table.values())
         self._setup = {
             "label": label,
@@ -99,8 +104,12 @@ class IsolatedAgent:
 
     @property
     def data_files(self) -> list[str]:
-        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built."""
-        return self.facts.data_files
+        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built.
+
+        Of an agent in a sandbox, only files that it can read count, because it may name any.
+        """
+        files = self.facts.data_files
+        return [file for file in files if is_within(file, self._visible)] if self.limits.is_sandboxed else files
 
     def build_player(self, rules: Rules, label: str) -> IsolatedPlayer:
         """Build the agent's player.
@@ -121,12 +130,25 @@ class IsolatedAgent:
 
     def _start_with_facts(self) -> tuple[Subprocess, AgentFacts]:
         with self._explain_errors() as subprocesses:
-            clock = CompileClock()
-            setup = {**self._setup, "compiling": clock.descriptor}
-            subprocesses.append(
-                Subprocess(HANDLER_FACTORY, setup, self._content, Limits(self.limits.megabytes), clock=clock)
+            sandbox, kernel_cache = (
+                self._build_sandbox_with_kernel_cache() if self.limits.is_sandboxed else (None, None)
             )
+            clock = CompileClock()
+            setup = {**self._setup, "compiling": clock.descriptor, "kernel_cache": kernel_cache}
+            limits = Limits(self.limits.memory_megabytes)
+            subprocesses.append(Subprocess(HANDLER_FACTORY, setup, self._content, limits, clock=clock, sandbox=sandbox))
             return subprocesses[0], subprocesses[0].receive(AgentFacts)[0]
+
+    def _build_sandbox_with_kernel_cache(self) -> tuple[Sandbox, str]:
+        """Build a sandbox, and return it with the folder of compiled kernels that is visible in it.
+
+        Raises ``RequestError`` if there can be no sandbox.
+        """
+        for for_batches in (False, True):
+            load_view_kernels(CLASSIC, for_batches)  # so that the cache has them: no sandbox can write to it
+        folder = ensure_usable_cache_directory()
+        # Folder by folder, because only its owner may enter the cache itself.
+        return build_sandbox([*self._visible, *folder.iterdir()], self.limits.processes), str(folder)
 
     @contextmanager
     def _explain_errors(self, *subprocesses: Subprocess) -> Iterator[list[Subprocess]]:

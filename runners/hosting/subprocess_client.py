@@ -17,7 +17,7 @@ from analytics.store.records import preload_msgspec_type
 from quarto.errors import ErrorDetails, RemoteError
 from runners.hosting.compile_clock import CompileClock, build_monotonic_deadline_function
 from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
-from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, describe_exit
+from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, Sandbox, describe_exit
 
 PROGRAM = (sys.executable, "-P", "-m", "runners.hosting.subprocess_program")
 DEATH_SECONDS = 1.0  # time in which a process that has closed its pipes should end
@@ -48,6 +48,7 @@ class Subprocess:
         shared_descriptors: Sequence[int] = (),
         is_quiet: bool = False,
         clock: CompileClock | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Start a process and send its first request.
 
@@ -62,6 +63,7 @@ class Subprocess:
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             is_quiet: Whether the process's output is dropped; otherwise it goes to standard error.
             clock: Clock in which the process records the time that it spends compiling. It is closed with the process.
+            sandbox: Sandbox in which the process runs.
 
         Raises:
             SubprocessDiedError: The process ended at once.
@@ -82,6 +84,7 @@ class Subprocess:
                     *([clock.descriptor] if clock else []),
                 ],
                 variables=variables,
+                sandbox=sandbox,
                 stdout=DEVNULL if is_quiet else STDERR,
                 stderr=DEVNULL if is_quiet else None,
             )

@@ -23,6 +23,8 @@ from quarto.rules import NONE, Rules
 from runners.hosting.engines.compliance import RuleCheck, try_protocol_rules
 from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, quote_line
 from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
+from runners.hosting.sandbox import build_sandbox, list_program_paths, select_surroundings
+from runners.hosting.subprocesses import Sandbox
 
 SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
 MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process, before the rest of the batch fails too
@@ -74,7 +76,18 @@ class Engine:
 
         Raises ``RequestError`` if the engine fails.
         """
-        return EngineProcess(self._command, rules, self._limits.megabytes)
+        sandbox = self._build_sandbox() if self._limits.is_sandboxed else None
+        return EngineProcess(self._command, rules, self._limits.memory_megabytes, sandbox)
+
+    def _build_sandbox(self) -> Sandbox:
+        """Build a sandbox in which the program, and the files and folders that its arguments name, are visible.
+
+        A file is visible with the folder that it is in, as far as ``select_surroundings`` allows.
+        """
+        program, *arguments = self._command
+        paths = [Path(word.rpartition("=")[2]).expanduser() for word in arguments]
+        visible = [*list_program_paths(program), *map(select_surroundings, [Path(program), *paths])]
+        return build_sandbox((path for path in visible if path.exists()), self._limits.processes, Path.cwd())
 
     def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
         """Check whether the engine keeps each rule of the protocol, and yield the results.

@@ -14,7 +14,7 @@ from agents.base.agent import Evaluation, TurnTimeoutError
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LINE, format_rules_line
-from runners.hosting.subprocesses import PIPE, Limits, OutputTail, describe_exit, start_command
+from runners.hosting.subprocesses import PIPE, Limits, OutputTail, Sandbox, describe_exit, start_command
 
 GREETING_SECONDS = 60.0  # an engine may load a network
 # Time for the first answer and, if it does not come, for the first answer of a second process: see ``EngineProcess``.
@@ -40,15 +40,21 @@ class EngineError(Exception):
 class EngineProcess:
     """A running engine that is ready to play by the given rules."""
 
-    def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        rules: Rules | None,
+        megabytes: int | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
         """Start the engine and exchange greetings with it; then send it ``rules`` unless they are None.
 
         If the engine does not answer, its input is closed: an engine that does not flush its output sends its answer at
         that moment, which reveals this fault. Then the engine is started once more and gets more time, because it may
-        just be slow. ``megabytes`` limits its memory; None means no limit. Raises ``RequestError`` if the engine does
-        not become ready.
+        just be slow. ``megabytes`` limits its memory; None means no limit. ``sandbox`` is where it runs. Raises
+        ``RequestError`` if the engine does not become ready.
         """
-        self._megabytes = megabytes
+        self._megabytes, self._sandbox = megabytes, sandbox
         try:
             try:
                 self._start(command, rules, FIRST_SECONDS)
@@ -71,7 +77,12 @@ class EngineProcess:
         self._earlier_error_bytes = 0  # size of standard error before the last request
         self._error_output = OutputTail(MAX_ERROR_BYTES)
         self._process = start_command(
-            command, Limits(self._megabytes), stdin=PIPE, stdout=PIPE, stderr=self._error_output.writing_end
+            command,
+            Limits(self._megabytes),
+            sandbox=self._sandbox,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=self._error_output.writing_end,
         )
         self._error_output.start()
         self._input, self._output = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)

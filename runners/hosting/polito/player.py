@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import SomeTurnsFailedError, TurnTimeoutError
+from agents.base.agent import AgentLimits, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
@@ -34,6 +34,7 @@ from runners.hosting.polito.game_server import (
     SLOT_FORMAT,
     TURN_START,
 )
+from runners.hosting.sandbox import build_sandbox, list_program_paths
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 from runners.hosting.subprocesses import Limits, read_command_output_until_limit
 
@@ -89,12 +90,16 @@ class Remarks(msgspec.Struct):
 class PolitoSubprocess(Subprocess):
     """A subprocess with live games of one player; ``setup`` holds the parameters of ``agent.Polito``."""
 
-    def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
+    def __init__(self, setup: Mapping[str, Any], limits: AgentLimits, trial: bool = False) -> None:
         """Build the player and, with ``trial``, play a trial game.
 
         Raises ``RequestError`` if the player cannot be built.
         """
-        python = setup["python"]
+        python, folder = setup["python"], Path(setup["folder"])
+        sandbox = None
+        if limits.is_sandboxed:
+            interpreter = list_program_paths(python) if python else []
+            sandbox = build_sandbox([folder, *interpreter], limits.processes, folder)
         try:
             with tempfile.TemporaryFile() as file:
                 file.truncate(8 * SHARED_WORDS)
@@ -109,6 +114,7 @@ class PolitoSubprocess(Subprocess):
                     variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
                     shared_descriptors=[file.fileno()],
                     is_quiet=True,
+                    sandbox=sandbox,
                 )
             self.facts, _ = self.receive(PlayerFacts)
         except (SubprocessDiedError, OSError) as error:
@@ -167,13 +173,13 @@ class PolitoSubprocessPool:
     The first player that needs a subprocess takes the first one; then it is no longer shared.
     """
 
-    def __init__(self, setup: Mapping[str, Any]) -> None:
+    def __init__(self, setup: Mapping[str, Any], limits: AgentLimits) -> None:
         """Start the first subprocess. Raises ``RequestError`` if the player cannot be built."""
-        self.setup = setup
+        self.setup, self.limits = setup, limits
         self.asked_again = 0
         self.given_up = ""
         self.label: str = setup["player"]
-        first = PolitoSubprocess(setup, trial=True)
+        first = PolitoSubprocess(setup, limits, trial=True)
         self.facts = first.facts
         self._ready = [first]
         self._lock = threading.Lock()
@@ -186,7 +192,7 @@ class PolitoSubprocessPool:
         with self._lock:
             if self._ready:
                 return self._ready.pop()
-        return PolitoSubprocess(self.setup)
+        return PolitoSubprocess(self.setup, self.limits)
 
     def record_remarks_and_log_output(self, remarks: Remarks) -> None:
         """Count illegal answers, and log what the player printed."""
