@@ -96,6 +96,13 @@ class TurnTimeoutError(Exception):
     """An error that is raised when a player takes longer for a turn than its limit allows."""
 
 
+class GameTimeoutError(TurnTimeoutError):
+    """An error that is raised when a player uses more processor time in a game than its limit allows."""
+
+    def __init__(self, game_seconds: float) -> None:
+        super().__init__(f"game_seconds={game_seconds:g}")
+
+
 class SomeTurnsFailedError(Exception):
     """An error that is raised when a player fails to take a turn in some positions of a batch.
 

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from agents.base.agent import Agent, AgentLimits, KernelAgent, TurnTimeoutError
+from agents.base.agent import Agent, AgentLimits, GameTimeoutError, KernelAgent, TurnTimeoutError
 from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_accepted_choosers, prepare_python_agent
 from agents.learning.policy import Policy
 from analytics.store.texts import format_count_with_noun
@@ -34,6 +34,7 @@ from runners.hosting.compile_clock import (
     get_process_clock,
     load_view_kernels,
 )
+from runners.hosting.game_time import RemotePlayer
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
 from runners.hosting.sandbox import build_sandbox, is_within
@@ -166,7 +167,7 @@ class IsolatedAgent:
             raise error.restore_or_wrap_arena_error(subject) from error
 
 
-class IsolatedPlayer(PythonPlayer):
+class IsolatedPlayer(RemotePlayer):
     """A player with as many subprocesses as there are threads that request turns concurrently.
 
     If a subprocess dies, the game in which its turn was due is forfeited. A subprocess that is late or writes invalid
@@ -175,14 +176,14 @@ class IsolatedPlayer(PythonPlayer):
 
     def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
         """Start the first subprocess. Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
-        super().__init__(None)
+        super().__init__(agent.limits.game_seconds)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         if agent.facts.jitted:
             raise build_jitted_error(label)
         check_choosers(agent.facts.choosers, rules, label)
         self._idle = [agent.start_subprocess(rules)]  # the last one is used next
         weakref.finalize(self, stop_all, self._idle)
-        self.one_position_at_a_time = self._seconds is not None and not agent.facts.batches
+        self.one_position_at_a_time |= self._seconds is not None and not agent.facts.batches
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
         """Return the agent's cells [B] and gifts [B] for ``B`` positions, and fill in ``evaluations`` if given.
@@ -194,10 +195,13 @@ class IsolatedPlayer(PythonPlayer):
         except IndexError:
             subprocess = self._isolated.start_subprocess(self._rules)
         size = len(rng.seeds)
+        seconds = self._seconds and self._seconds * size
         try:
-            content = subprocess.request(
-                None, encode_batch(batch, rng), type(None), self._seconds and self._seconds * size
-            )[1]
+            with self._charge_turn(subprocess) as turn_timer:
+                _, content = subprocess.request(None, encode_batch(batch, rng), type(None), seconds, turn_timer)
+        except GameTimeoutError:
+            subprocess.stop()
+            raise
         except TurnTimeoutError:
             raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}") from None
         except RemoteError:

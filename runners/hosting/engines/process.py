@@ -14,6 +14,7 @@ from agents.base.agent import Evaluation, TurnTimeoutError
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LINE, format_rules_line
+from runners.hosting.game_time import ProcessorTimer, TurnTimer
 from runners.hosting.subprocesses import PIPE, Limits, OutputTail, Sandbox, describe_exit, start_command
 
 GREETING_SECONDS = 60.0  # an engine may load a network
@@ -55,6 +56,7 @@ class EngineProcess:
         ``RequestError`` if the engine does not become ready.
         """
         self._megabytes, self._sandbox = megabytes, sandbox
+        self._processor_timer: ProcessorTimer | None = None
         try:
             try:
                 self._start(command, rules, FIRST_SECONDS)
@@ -123,13 +125,23 @@ class EngineProcess:
         finally:
             self.stop()
 
-    def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
+    @property
+    def processor_timer(self) -> ProcessorTimer:
+        """The timer of the engine's processor time, which this property starts when it is first read."""
+        if self._processor_timer is None:
+            self._processor_timer = ProcessorTimer(self._process.pid, self._sandbox is not None)
+        return self._processor_timer
+
+    def request_turns(
+        self, content: bytes, seconds: float | None, turn_timer: TurnTimer | None = None
+    ) -> Iterator[tuple[int, int] | bytes]:
         """Send ``content``, which consists of positions and ``go``, and yield the answer to each position.
 
         An answer is a turn (cell, gift), or the engine's line if that is not a turn. The attribute ``evaluation`` then
         holds what the engine has reported about the turn that was yielded last.
 
-        Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
+        Raises ``EngineError`` if the engine ends, ``TurnTimeoutError`` if a turn takes longer than ``seconds``, and
+        ``GameTimeoutError`` if the processor time of ``turn_timer`` is used up.
         """
         if not self._lines and select.select([self._output], [], [], 0)[0]:
             self._read_lines_or_raise_ended()  # the engine has ended, or written lines without a request
@@ -139,7 +151,7 @@ class EngineProcess:
             )
         self._earlier_error_bytes = self._error_output.size
         info_lines, self.evaluation = 0, Evaluation()
-        for line in self.request_lines(content, seconds):
+        for line in self.request_lines(content, seconds, turn_timer):
             turn = TURNS_BY_LINE.get(line)
             if turn is not None:
                 info_lines = 0
@@ -155,7 +167,9 @@ class EngineProcess:
                 yield TURNS_BY_LINE.get(normalise_case_and_spaces(line), line)
                 self.evaluation = Evaluation()
 
-    def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
+    def request_lines(
+        self, content: bytes, seconds: float | None, turn_timer: TurnTimer | None = None
+    ) -> Iterator[bytes]:
         """Send ``content``, then yield the lines that the engine writes, without line breaks, until the caller stops.
 
         Each line may take ``seconds``, including the ``info`` lines before it. Writing and reading alternate, so that
@@ -171,11 +185,12 @@ class EngineProcess:
                 if seconds is not None and not line.startswith(b"info"):
                     deadline = time.monotonic() + seconds
                 yield line
-            remaining_seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+            waits = [] if deadline is None else [max(0.0, deadline - time.monotonic())]
+            waits += [] if turn_timer is None else [turn_timer.find_wait_seconds()]
             readable, writable, _ = select.select(
-                [self._output], [self._input] if unsent else [], [], remaining_seconds
+                [self._output], [self._input] if unsent else [], [], min(waits, default=None)
             )
-            if not readable and not writable:
+            if not readable and not writable and deadline is not None and deadline <= time.monotonic():
                 raise TurnTimeoutError
             if readable:
                 self._read_lines_or_raise_ended()

@@ -26,6 +26,7 @@ from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
+from runners.hosting.game_time import GameBudgets, TurnTimer
 from runners.hosting.polito.game_server import (
     ANSWER_FORMAT,
     QUESTION_FORMATS,
@@ -132,28 +133,34 @@ class PolitoSubprocess(Subprocess):
         """The index of the question that the subprocess began to answer last."""
         return self._shared[QUESTION_INDEX]
 
-    def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
+    def request_turns(
+        self, questions: NDArray[np.void], turn_timer: TurnTimer | None = None
+    ) -> tuple[NDArray[np.int8], Remarks]:
         """Return the turns for ``questions``, and the remarks of the subprocess about them.
 
-        The array holds the cells of all turns, followed by the gifts of all turns. Raises ``SubprocessDiedError``, and
-        ``TurnTimeoutError`` if a turn goes on although it was interrupted.
+        The array holds the cells of all turns, followed by the gifts of all turns. Raises ``SubprocessDiedError``,
+        ``TurnTimeoutError`` if a turn goes on although it was interrupted, and ``GameTimeoutError`` if the processor
+        time of ``turn_timer`` is used up.
         """
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
-            self._interrupt_late_turns_or_raise_timeout(self._seconds)
-        remarks, answers = self.receive(Remarks)
+            self._interrupt_late_turns_or_raise_timeout(self._seconds, turn_timer)
+        remarks, answers = self.receive(Remarks, turn_timer=turn_timer)
         if len(answers) != 2 * len(questions):
             raise SubprocessDiedError(NO_ANSWER_MESSAGE)
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
-    def _interrupt_late_turns_or_raise_timeout(self, seconds: float) -> None:
+    def _interrupt_late_turns_or_raise_timeout(self, seconds: float, turn_timer: TurnTimer | None) -> None:
         """Interrupt every turn that takes longer than ``seconds``, until a response begins.
 
-        Raises ``TurnTimeoutError`` if a turn is still running ``GRACE_SECONDS`` after its limit.
+        Raises ``TurnTimeoutError`` if a turn is still running ``GRACE_SECONDS`` after its limit, and
+        ``GameTimeoutError`` if the processor time of ``turn_timer`` is used up.
         """
         next_wait = seconds
-        while not self.has_response(next_wait):
+        while not self.has_response(
+            next_wait if turn_timer is None else min(next_wait, turn_timer.find_wait_seconds())
+        ):
             turn_start = self._shared[TURN_START]
             excess_seconds = (time.monotonic_ns() - turn_start) / 1e9 - seconds
             if not turn_start:
@@ -219,6 +226,9 @@ class PolitoPlayer(BatchPlayer):
         self._subprocess: PolitoSubprocess | None = None
         # Limits the games at once by memory, and to one game if one player plays all games.
         game_bytes = max(MIN_GAME_BYTES, pool.facts.game_bytes)
+        game_seconds = pool.limits.game_seconds
+        self._budgets = None if game_seconds is None else GameBudgets(game_seconds)
+        self.one_position_at_a_time = game_seconds is not None
         self.game_words = ONE_GAME_WORDS if pool.setup["reuse"] else game_bytes // 8
 
     def fork(self) -> PolitoPlayer:
@@ -246,9 +256,13 @@ class PolitoPlayer(BatchPlayer):
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (slots begin their games by themselves)
         """End all games, and begin new ones in ``slots``."""
+        if self._budgets is not None:
+            self._budgets.restart()
         self._begin_games_in_slots_or_all(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
+        if self._budgets is not None:
+            self._budgets.restart(slots.tolist())
         if len(slots):
             self._begin_games_in_slots_or_all(slots.astype(SLOT_FORMAT).tobytes())
 
@@ -318,11 +332,11 @@ class PolitoPlayer(BatchPlayer):
         """
         subprocess = self._subprocess = self._subprocess or self._take_subprocess_from_pool()
         try:
-            answers, remarks = subprocess.request_turns(questions[pending_indices])
+            answers, remarks = self._request_turns(subprocess, questions[pending_indices])
         except (SubprocessDiedError, TurnTimeoutError) as error:
             failed_question = subprocess.question_index if 0 <= subprocess.question_index < len(pending_indices) else 0
             failures[int(pending_indices[failed_question])] = (
-                self._build_late_error() if isinstance(error, TurnTimeoutError) else error
+                self._build_late_error() if type(error) is TurnTimeoutError else error
             )
             self._replace_subprocess()
             return np.delete(pending_indices, failed_question)
@@ -336,6 +350,14 @@ class PolitoPlayer(BatchPlayer):
             )
         self._pool.record_remarks_and_log_output(remarks)
         return pending_indices[:0]
+
+    def _request_turns(
+        self, subprocess: PolitoSubprocess, questions: NDArray[np.void]
+    ) -> tuple[NDArray[np.int8], Remarks]:
+        if self._budgets is None:
+            return subprocess.request_turns(questions)
+        with self._budgets.charge_turn(int(questions["slot"][0]), subprocess.processor_timer) as turn_timer:
+            return subprocess.request_turns(questions, turn_timer)
 
     def _build_late_error(self) -> TurnTimeoutError:
         return TurnTimeoutError(f"its turn took longer than turn_seconds={self._pool.setup['turn_seconds']:g}")

@@ -88,6 +88,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
         }
         (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         yield Entry(folder, marker, outside, server)
+        outside.unlink(missing_ok=True)
 
 
 def play(agent: Any) -> tuple[list[str], str]:
@@ -169,9 +170,10 @@ def test_what_a_player_leaves_behind_ends_with_it(entry: Entry, kind: str) -> No
 
 @pytest.mark.parametrize("attack", ["read_secret", "list_neighbours", "write_outside", "write_inside", "connect"])
 def test_without_a_sandbox_the_attacks_succeed(entry: Entry, attack: str) -> None:
+    if attack == "write_outside" and not os.access(entry.outside.parent, os.W_OK):
+        pytest.skip("whoever runs this cannot write there either")
     endings, reason = play(entry.build("polito", attack, isolation="process", processes=None))
     assert not any("forfeit" in ending for ending in endings), reason
-    entry.outside.unlink(missing_ok=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up as on Linux")
