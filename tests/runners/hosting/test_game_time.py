@@ -112,6 +112,6 @@ def test_the_limit_needs_a_process_and_linux(monkeypatch: pytest.MonkeyPatch) ->
     spec = AgentSpec("it", "a.B", {}, limits=AgentLimits(game_seconds=3), trusted=True)
     with pytest.raises(RequestError, match="agent 'it': game_seconds=3 limits a process: set isolation=process too"):
         spec.build()
-    monkeypatch.setattr(game_time.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(RequestError, match="game_seconds=3: processor time can be limited on Linux only"):
         GameBudgets(3)

@@ -268,8 +268,8 @@ def test_where_there_is_no_sandbox_one_line_says_so(
     platform: str, programs: set[str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox._find_obstacle.cache_clear()
-    monkeypatch.setattr(sandbox.sys, "platform", platform)
-    monkeypatch.setattr(sandbox.shutil, "which", lambda name: name if name in programs else None)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in programs else None)
     try:
         with pytest.raises(RequestError, match=f"^isolation=sandbox: {text}") as raised:
             build_sandbox([])
