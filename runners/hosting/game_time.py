@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,7 +24,7 @@ from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from runners.hosting.compile_clock import CompileClock
-from runners.hosting.sandbox_supervisor import list_children
+from runners.hosting.sandbox_supervisor import list_children, read_process_file
 
 MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 1.0  # time between two readings while a turn goes on
 CHILD_TICKS = slice(13, 15)  # of the fields of /proc/PID/stat after the name: processor time of ended children
@@ -59,7 +58,7 @@ def _read_tree_seconds(pid: int) -> float:
     """Return the processor time of a process, of its ended children and of its descendants, 0 if it has ended."""
     try:
         seconds = time.clock_gettime((~pid << 3) | 2)  # the clock of a process, see clock_getcpuclockid(3)
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        fields = read_process_file(f"{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return 0.0
     seconds += sum(map(int, fields[CHILD_TICKS])) / os.sysconf("SC_CLK_TCK")
@@ -73,12 +72,22 @@ class TurnTimer(NamedTuple):
     seconds: float
     game_seconds: float  # the limit, for messages
 
-    def find_wait_seconds(self) -> float:
+    @property
+    def first_wait_seconds(self) -> float:
+        """How long to wait before the time is read first; a quick turn is over by then."""
+        return _limit_wait(self.seconds)
+
+    def find_next_wait_seconds(self) -> float:
         """Return how long to wait before asking again. Raises ``GameTimeoutError`` if the time is used up."""
         remaining_seconds = self.seconds - self.timer.peek_seconds()
         if remaining_seconds <= 0:
             raise GameTimeoutError(self.game_seconds)
-        return min(max(remaining_seconds / (os.cpu_count() or 1), MIN_CHECK_SECONDS), MAX_CHECK_SECONDS)
+        return _limit_wait(remaining_seconds)
+
+
+def _limit_wait(remaining_seconds: float) -> float:
+    """Return in how many seconds so much processor time could be used on all cores, within bounds."""
+    return min(max(remaining_seconds / (os.cpu_count() or 1), MIN_CHECK_SECONDS), MAX_CHECK_SECONDS)
 
 
 class TimedProcess(Protocol):

@@ -15,7 +15,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from runners.hosting.subprocesses import Sandbox, bind, block_signals
 
 STANDARD_STREAMS = range(3)
 MAX_USER_ID = (1 << 31) - 2  # beyond this, some programs take ids for negative numbers
+MAX_FILE_BYTES = 1 << 16  # of a file in /proc: the ids of some thousand processes
 SIGNAL_EXIT_CODE = 128  # bubblewrap adds it to the number of the signal that ended the program
 
 
@@ -100,14 +101,21 @@ def _forward_signal(bubblewrap_pid: int, number: int) -> None:
 
 def list_children(pid: int) -> list[int]:
     """List the ids of the child processes of a process. The list is empty if the process has ended."""
-    return [*_iterate_children(pid)]
-
-
-def _iterate_children(pid: int) -> Iterator[int]:
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
+    children: list[int] = []
+    with suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  (a turn waits for this; Path is twice as slow)
             with suppress(OSError):
-                yield from map(int, (task / "children").read_text(encoding="ascii").split())
+                children += map(int, read_process_file(f"{pid}/task/{thread}/children").split())
+    return children
+
+
+def read_process_file(name: str) -> bytes:
+    """Read a small file in /proc. Raises ``OSError`` if its process has ended."""
+    descriptor = os.open(f"/proc/{name}", os.O_RDONLY)
+    try:
+        return os.read(descriptor, MAX_FILE_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _end_with_code(code: int) -> None:

@@ -197,9 +197,11 @@ class Subprocess:
     ) -> bytes:
         chunks = []
         while length:
-            while not self.has_response(_find_wait_seconds(deadline, turn_timer)):
+            wait_seconds = [] if turn_timer is None else [turn_timer.first_wait_seconds]
+            while not self.has_response(_find_shortest_wait(deadline, wait_seconds)):
                 if deadline is not None and deadline() <= time.monotonic():
                     raise TurnTimeoutError
+                wait_seconds = [] if turn_timer is None else [turn_timer.find_next_wait_seconds()]
             chunk = os.read(self._response_pipe, length)
             if not chunk:
                 self._raise_died()
@@ -213,10 +215,10 @@ class Subprocess:
         raise SubprocessDiedError("its process closed its pipes" if code is None else describe_exit(code))
 
 
-def _find_wait_seconds(deadline: Callable[[], float] | None, turn_timer: TurnTimer | None) -> float | None:
-    """Return how long to wait for a response before its limits are checked again, or None if it has no limits."""
-    waits = [] if deadline is None else [max(0.0, deadline() - time.monotonic())]
-    return min([*waits, *([] if turn_timer is None else [turn_timer.find_wait_seconds()])], default=None)
+def _find_shortest_wait(deadline: Callable[[], float] | None, wait_seconds: Sequence[float]) -> float | None:
+    """Return the shortest of the times until the deadline and of ``wait_seconds``, or None if there are none."""
+    deadlines = [] if deadline is None else [max(0.0, deadline() - time.monotonic())]
+    return min([*deadlines, *wait_seconds], default=None)
 
 
 def stop_all(subprocesses: Iterable[Subprocess]) -> None:

@@ -177,6 +177,7 @@ class EngineProcess:
         """
         unsent = memoryview(content)
         deadline = None if seconds is None else time.monotonic() + seconds
+        timer_waits = [] if turn_timer is None else [turn_timer.first_wait_seconds]
         while True:
             while self._lines:
                 line = self._lines.pop()
@@ -185,13 +186,14 @@ class EngineProcess:
                 if seconds is not None and not line.startswith(b"info"):
                     deadline = time.monotonic() + seconds
                 yield line
-            waits = [] if deadline is None else [max(0.0, deadline - time.monotonic())]
-            waits += [] if turn_timer is None else [turn_timer.find_wait_seconds()]
+            waits = [*timer_waits, *([] if deadline is None else [max(0.0, deadline - time.monotonic())])]
             readable, writable, _ = select.select(
                 [self._output], [self._input] if unsent else [], [], min(waits, default=None)
             )
-            if not readable and not writable and deadline is not None and deadline <= time.monotonic():
-                raise TurnTimeoutError
+            if not readable and not writable:
+                if deadline is not None and deadline <= time.monotonic():
+                    raise TurnTimeoutError
+                timer_waits = [] if turn_timer is None else [turn_timer.find_next_wait_seconds()]
             if readable:
                 self._read_lines_or_raise_ended()
             if writable:

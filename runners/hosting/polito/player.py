@@ -157,10 +157,9 @@ class PolitoSubprocess(Subprocess):
         Raises ``TurnTimeoutError`` if a turn is still running ``GRACE_SECONDS`` after its limit, and
         ``GameTimeoutError`` if the processor time of ``turn_timer`` is used up.
         """
-        next_wait = seconds
-        while not self.has_response(
-            next_wait if turn_timer is None else min(next_wait, turn_timer.find_wait_seconds())
-        ):
+        next_wait, timer_wait = seconds, turn_timer.first_wait_seconds if turn_timer else seconds
+        while not self.has_response(min(next_wait, timer_wait)):
+            timer_wait = turn_timer.find_next_wait_seconds() if turn_timer else GRACE_SECONDS
             turn_start = self._shared[TURN_START]
             excess_seconds = (time.monotonic_ns() - turn_start) / 1e9 - seconds
             if not turn_start:

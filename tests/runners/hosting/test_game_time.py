@@ -58,12 +58,12 @@ def test_a_game_has_what_its_earlier_turns_left() -> None:
 def test_a_turn_is_asked_about_again_until_its_time_is_used_up() -> None:
     timer = FakeTimer()
     turn_timer = game_time.TurnTimer(timer, 1.0, 5.0)
-    assert 0 < turn_timer.find_wait_seconds() <= 1
+    assert 0 < turn_timer.find_next_wait_seconds() == turn_timer.first_wait_seconds <= 1
     timer.seconds = 0.999999
-    assert turn_timer.find_wait_seconds() == game_time.MIN_CHECK_SECONDS
+    assert turn_timer.find_next_wait_seconds() == game_time.MIN_CHECK_SECONDS
     timer.seconds = 1.0
     with pytest.raises(GameTimeoutError, match="game_seconds=5"):
-        turn_timer.find_wait_seconds()
+        turn_timer.find_next_wait_seconds()
 
 
 @pytest.mark.parametrize("is_child", [False, True])

@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from agents.base.agent import ISOLATIONS, AgentLimits
+from agents.base.agent import ISOLATIONS, AgentLimits, SomeTurnsFailedError, TurnTimeoutError
 from agents.dumb import Dumb
-from quarto.batch import ENDINGS
+from quarto.batch import ENDINGS, Batch
 from quarto.errors import RequestError
+from quarto.position import EMPTY
+from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from runners.arena.batch_engine import BatchEngine, PairRange
 from runners.arena.spec import AgentSpec
@@ -166,6 +169,19 @@ def test_what_a_player_leaves_behind_ends_with_it(entry: Entry, kind: str) -> No
     endings, reason = play(entry.build(kind, "leave_grandchild"))
     assert not any("forfeit" in ending for ending in endings), reason
     wait_until_ended(entry.marker)
+
+
+@NEEDS_SANDBOX
+def test_a_late_turn_of_a_player_is_interrupted_in_its_sandbox(entry: Entry) -> None:
+    agent = entry.build("polito", "wait", turn_seconds=0.05)
+    player = agent.build_player(CLASSIC, "it")
+    with pytest.raises(SomeTurnsFailedError) as raised:
+        player.play(Batch.from_positions([EMPTY]), Streams(np.array([1], np.uint64)))
+    assert [type(error) for error in raised.value.failures.values()] == [TurnTimeoutError]
+    first_pid = player._subprocess.pid
+    with pytest.raises(SomeTurnsFailedError):
+        player.play(Batch.from_positions([EMPTY]), Streams(np.array([2], np.uint64)))
+    assert player._subprocess.pid == first_pid  # it was not ended
 
 
 @pytest.mark.parametrize("attack", ["read_secret", "list_neighbours", "write_outside", "write_inside", "connect"])

@@ -132,6 +132,11 @@ def burn_time(_: dict[str, Any]) -> None:
     time.sleep(1000)
 
 
+def wait(_: dict[str, Any]) -> None:
+    """Never answer."""
+    time.sleep(1000)
+
+
 def sleep(_: dict[str, Any]) -> None:
     """Do nothing for a while."""
     time.sleep(0.2)
