@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,6 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
 
 def _link_kernel_cache(folder: Path) -> None:
     """Fill the cache of kernels in this sandbox with links to the files of the run's cache, which it can only read."""
-    os.environ["QARENA_CACHE"] = str(Path(os.environ["HOME"]) / ".cache")
     for file in folder.glob("**/*.*"):
         link = ensure_usable_cache_directory() / file.relative_to(folder)
         link.parent.mkdir(parents=True, exist_ok=True)

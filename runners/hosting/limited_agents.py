@@ -37,7 +37,7 @@ from runners.hosting.compile_clock import (
 from runners.hosting.game_time import RemotePlayer
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
-from runners.hosting.sandbox import build_sandbox, is_within
+from runners.hosting.sandbox import build_sandbox, is_readable_in_sandbox, is_within
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 from runners.hosting.subprocesses import Limits, Sandbox
 
@@ -148,8 +148,9 @@ class IsolatedAgent:
         for for_batches in (False, True):
             load_view_kernels(CLASSIC, for_batches)  # so that the cache has them: no sandbox can write to it
         folder = ensure_usable_cache_directory()
-        # Folder by folder, because only its owner may enter the cache itself.
-        return build_sandbox([*self._visible, *folder.iterdir()], self.limits.processes), str(folder)
+        # Folder by folder, because only its owner may enter the cache itself. What is missing is compiled again.
+        kernels = filter(is_readable_in_sandbox, folder.iterdir())
+        return build_sandbox([*self._visible, *kernels], self.limits.processes), str(folder)
 
     @contextmanager
     def _explain_errors(self, *subprocesses: Subprocess) -> Iterator[list[Subprocess]]:

@@ -137,10 +137,15 @@ def _list_both_forms(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for path in forms if not any(path.is_relative_to(folder) for folder in SYSTEM_FOLDERS))
 
 
-def _check_readable_in_sandbox(path: Path) -> None:
-    """Raise ``RequestError`` if the user that replaces root in a sandbox could not read a file or folder."""
+def is_readable_in_sandbox(path: Path) -> bool:
+    """Return whether the user of a sandbox, who replaces root, can read a file or folder."""
     needed = 0o005 if path.is_dir() else 0o004
-    if os.getuid() == 0 and path.stat().st_mode & needed != needed:
+    return os.getuid() != 0 or path.stat().st_mode & needed == needed
+
+
+def _check_readable_in_sandbox(path: Path) -> None:
+    """Raise ``RequestError`` if the user of a sandbox cannot read a file or folder."""
+    if not is_readable_in_sandbox(path):
         raise RequestError(
             f"isolation=sandbox: {path} can be read by its owner only, and root's sandbox belongs to another user: "
             f"chmod -R o+rX {path}"
