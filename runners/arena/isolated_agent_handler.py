@@ -59,7 +59,10 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
 
 
 def _link_kernel_cache(folder: Path) -> None:
-    """Fill the cache of kernels in this sandbox with links to the files of the run's cache, which it can only read."""
+    """Fill the cache of kernels in this sandbox with links to the files of the run's cache, which it can only read.
+
+    The sandbox's own cache is in its home, which is in memory.
+    """
     for file in folder.glob("**/*.*"):
         link = ensure_usable_cache_directory() / file.relative_to(folder)
         link.parent.mkdir(parents=True, exist_ok=True)

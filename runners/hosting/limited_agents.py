@@ -137,7 +137,9 @@ class IsolatedAgent:
             clock = CompileClock()
             setup = {**self._setup, "compiling": clock.descriptor, "kernel_cache": kernel_cache}
             limits = Limits(self.limits.memory_megabytes)
-            subprocesses.append(Subprocess(HANDLER_FACTORY, setup, self._content, limits, clock=clock, sandbox=sandbox))
+            # What is in a sandbox must neither write to the run's terminal nor read from it.
+            options: dict[str, Any] = {"sandbox": sandbox, "is_quiet": sandbox is not None}
+            subprocesses.append(Subprocess(HANDLER_FACTORY, setup, self._content, limits, clock=clock, **options))
             return subprocesses[0], subprocesses[0].receive(AgentFacts)[0]
 
     def _build_sandbox_with_kernel_cache(self) -> tuple[Sandbox, str]:

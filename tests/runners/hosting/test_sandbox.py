@@ -263,6 +263,7 @@ def test_a_run_does_not_import_what_is_in_a_sandbox(entry: Entry, tmp_path: Path
     assert completed.returncode == 0, completed.stderr
     assert "4 games in" in completed.stdout
     assert "raised OSError: [Errno 30] Read-only file system" in completed.stdout + completed.stderr
+    assert "printed inside" not in completed.stdout + completed.stderr  # it has no terminal
     assert not imported.exists()
 
 
