@@ -217,6 +217,17 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     quick: Annotated[bool, Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, Option("--solver", help="Measure the solver instead.")] = False,
     questions: Annotated[bool, Option("--questions", help="Measure questions to an archive instead.")] = False,
+    growth: Annotated[
+        str | None,
+        Option(
+            metavar="AXIS",
+            help="Measure how commands grow with an archive's runs, agents, jobs, files, policies or games instead, or "
+            "with all of these.",
+        ),
+    ] = None,
+    largest: Annotated[
+        int | None, Option(min=1, help="With --growth: leave out archives with more of them than this.")
+    ] = None,
     turn: Annotated[
         str | None,
         Option(metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."),
@@ -245,8 +256,15 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    if solver and questions:
-        raise RequestError("--solver and --questions measure different things: give one of them")
+    if largest is not None and growth is None:
+        raise RequestError(f"--largest {largest} needs --growth AXIS: the other measurements have fixed sizes")
+    if solver + questions + (growth is not None) > 1:
+        raise RequestError("--solver, --questions and --growth measure different things: give one of them")
+    if growth is not None:
+        from runners.bench.growth import run_growth_benchmark
+
+        run_growth_benchmark(growth, largest, json)
+        return
     from runners.bench.benchmark import run_benchmark
 
     run_benchmark("solver" if solver else "archive" if questions else "all", quick, json)
