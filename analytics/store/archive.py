@@ -494,8 +494,8 @@ def _encode_record(record: StoredRecord) -> bytes:
         raise RequestError(f"this cannot be recorded: {error}") from error
 
 
-# By archive and run: the number in the record, which never changes, or 0 if there was none to read. They are kept because
-# a training or a sweep begins thousands of runs, and would otherwise look at all records for each of them.
+# By archive and run: the number in the record, which never changes, or 0 if there was none to read. They are kept
+# because a training or a sweep begins thousands of runs, and would otherwise look at all records for each of them.
 _run_numbers: dict[tuple[bytes, str], int] = {}
 
 
