@@ -54,7 +54,7 @@ def write_policies(root: Path, count: int) -> None:
     """Write an archive with one run and ``count`` policies, which hold the same table under different names."""
     play_games(build_match_spec(), root, POLICY_GAMES)
     name = "policy"
-    measure_process(["policy", "build", "kind=gift", f"policy.name={name}", "--archive", str(root)], root.parent)
+    measure_process(["policy", "build", "kind=gift", f"name={name}", "--archive", str(root)], root.parent)
     archive = ArchiveStore.open(root)
     card, policy = policy_store.read(archive, name)
     origin = PolicyOrigin(name, load_rules("classic"), card.code, card.learned)
