@@ -9,9 +9,6 @@ input. While the start of a process dominates, the exponent is near 0.
 from __future__ import annotations
 
 import math
-import threading
-import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from analytics.questions.columns import ResultColumn, Table
-from quarto.errors import FailureError, RequestError, suggest_valid_names
+from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.executors.base import MEBIBYTE
 from runners.bench.growth_archives import write_files, write_policies, write_runs
 from runners.bench.timing import QARENA_PROGRAM, Figures, ProcessUsage, measure_process
@@ -29,11 +26,10 @@ from runners.terminal.files import is_standard_stream_dash
 from runners.terminal.tables import write_json
 
 ARCHIVE_NAME = "archive"
-HOME_PROGRAM = "import sys; from runners.bench.growth import load_home_page; load_home_page(sys.argv[1])"
-HOME_RELOAD_SECONDS, HOME_PATIENCE_SECONDS = 0.05, 600.0
+HOME_PROGRAM = "import sys; from runners.web.home_visit import visit_home_page; visit_home_page(sys.argv[1])"
 
-# The commands that every archive is given, in this order, because `openings` needs the index, and `verify` and
-# `compact` shall meet all derived tables. The first ones play a match of their own and ask.
+# The commands that are run on every archive, in this order, because `openings` needs the index, and `verify` and
+# `compact` read all derived tables.
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "run": ("run", "random", "dumb", "games=20", "seed=1"),
     "sql": ("sql", "SELECT count(*) AS games FROM games"),
@@ -139,40 +135,6 @@ def _measure_commands(axis: Axis, size: int, folder: Path) -> Iterator[tuple[str
                 yield name, measure_process([ARCHIVE_NAME], folder, program=HOME_PROGRAM)
         else:
             yield name, measure_process([*words, *option], folder, program=QARENA_PROGRAM)
-
-
-def load_home_page(archive: str) -> None:
-    """Serve an archive, load the home page until it shows the archive, and return.
-
-    Raises ``FailureError`` if the archive is not open after ten minutes.
-    """
-    import uvicorn
-
-    from runners.web.application import build_application
-    from runners.web.server import listen
-    from runners.web.site import ServerOptions
-
-    with listen("127.0.0.1", 0) as listening:
-        port = listening.getsockname()[1]
-        options = ServerOptions(Path(archive), "127.0.0.1", port, "bench", None, False, "qarena bench")
-        server = uvicorn.Server(uvicorn.Config(build_application(options), log_level="error", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            _wait_until_home_page_shows_archive(f"http://127.0.0.1:{port}/")
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def _wait_until_home_page_shows_archive(url: str) -> None:
-    deadline = time.monotonic() + HOME_PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        with urllib.request.urlopen(url) as response:  # noqa: S310  (our own server)
-            if b"Latest runs" in response.read():
-                return
-        time.sleep(HOME_RELOAD_SECONDS)
-    raise FailureError(f"the home page of archive {url} does not show the archive: give the command again with --debug")
 
 
 def compute_growth_exponent(smaller: Measurement, larger: Measurement) -> float:
