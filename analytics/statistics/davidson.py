@@ -99,11 +99,23 @@ def transitive_closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     packed into bytes of eight agents each.
     """
     agents = len(edges)
+    if _reaches_all_from_first(edges) and _reaches_all_from_first(edges.T):  # all meet: nearly every sample of games
+        return np.ones((agents, agents), np.bool_)
     rows = np.packbits(edges | np.eye(agents, dtype=np.bool_), axis=1)
     for agent in range(agents):
         through = rows[:, agent // 8] & (128 >> agent % 8) != 0
         rows[through] |= rows[agent]
     return np.unpackbits(rows, axis=1, count=agents).astype(np.bool_)
+
+
+def _reaches_all_from_first(edges: NDArray[np.bool_]) -> bool:
+    """Return whether paths of ``edges`` [A, A] lead from the first agent to all others, or there is no agent."""
+    reached = np.zeros(len(edges), np.bool_)
+    newest = np.arange(len(edges)) == 0
+    while newest.any():
+        reached |= newest
+        newest = edges[newest].any(axis=0) & ~reached
+    return bool(reached.all())
 
 
 def _find_point_chains(agent_count: int, games: SeatCounts) -> NDArray[np.bool_]:
