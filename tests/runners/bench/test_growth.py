@@ -70,19 +70,6 @@ def test_the_exponent_is_that_of_the_power_by_which_time_grows() -> None:
     assert [column.texts for column in table.columns if column.heading == "exponent"] == [["", "0.50"]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--growth", "run"), "--growth run is not an axis; did you mean 'runs'? valid: agents, all, files"),
-        (("--growth", "runs", "--largest", "9"), "--largest 9 leaves no size: the smallest archive has 10 runs"),
-        (("--largest", "9"), "--largest 9 needs --growth AXIS: the other measurements have fixed sizes"),
-        (("--growth", "runs", "--solver"), "--solver, --questions and --growth measure different things"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(arguments: tuple[str, ...], complaint: str, qarena: Qarena) -> None:
-    assert complaint in qarena("bench", *arguments).refusal
-
-
 @pytest.mark.slow
 @pytest.mark.extras
 def test_the_growth_of_an_axis_is_measured(qarena: Qarena) -> None:
