@@ -26,6 +26,8 @@ from omegaconf.errors import OmegaConfBaseException
 from runners.config.callbacks import Callbacks
 from runners.config.sweep_values import parse_overrides, split_sweep_override
 
+MAX_KEPT_CONFIGS = 64  # of 0.2 MB each; a sweep over thousands of lists of agents has as many
+
 LOG = logging.getLogger("hydra.sweep")  # conf/hydra/hydra_logging prints what Hydra says
 
 
@@ -86,6 +88,8 @@ class JobComposer:
         composed += tuple(override.key_or_group for override in overrides if self._is_plain(override))
         if composed not in self._kept_configs:
             config = self._loader.load_sweep_config(self._sweep_config, [*values])
+            if len(self._kept_configs) == MAX_KEPT_CONFIGS:
+                self._kept_configs.clear()
             self._kept_configs[composed] = copy.deepcopy(config)  # running a job changes its configuration
             return config
         try:
