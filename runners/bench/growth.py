@@ -127,8 +127,8 @@ def _measure_commands(axis: Axis, size: int, folder: Path) -> Iterator[tuple[str
     if axis.write is not None:
         axis.write(folder / ARCHIVE_NAME, size)
     if axis.command is not None:
-        words = axis.command(size)
-        yield f"{words[0]} (all)", measure_process([*words, *option], folder)
+        filling_words = axis.command(size)
+        yield f"{filling_words[0]} (all)", measure_process([*filling_words, *option], folder)
     for name, words in COMMANDS.items():
         if name == "home":
             if find_spec("fastapi") is not None:  # part of the extra ``web``
