@@ -51,7 +51,7 @@ def test_every_command_runs_on_every_size_and_faster_growth_stands_out(
         return ProcessUsage(seconds=2.0 * runs, peak_bytes=runs << 20, processor_seconds=float(runs**2))
 
     monkeypatch.setattr(growth, "measure_process", pretend)
-    monkeypatch.setitem(growth.AXES, "runs", replace(growth.AXES["runs"], sizes=(1, 2, 500)))  # type: ignore[index]
+    monkeypatch.setitem(growth.AXES, "runs", replace(growth.AXES["runs"], sizes=(1, 2, 500)))
     result = qarena("bench", "--growth", "runs", "--largest", "9", "--json", "growth.json")
     assert result.code == 0, result.err
     assert called == 2 * [words[0] if words else "home" for words in COMMANDS.values()]
