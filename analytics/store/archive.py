@@ -355,16 +355,12 @@ class ArchiveStore:
         disagree. Two runs that begin at the same moment may get the same number. Records that cannot be read are
         ignored. Raises ``FailureError`` if the records cannot be listed.
         """
-        with explain_errors("list", self.root):
-            there = self.backend.list_files_below(self.root / "runs")
-        identity = self.backend.encode_absolute_location(self.root)
-        records = {(identity, path.stem): path for path in there if RECORD_NAME.fullmatch(path.name)}
-        new = {key: path for key, path in records.items() if _run_numbers.get(key, (None, 0))[0] != there[path].version}
-        for (key, path), content in zip(
-            new.items(), self._read_contents_or_empty_bytes(list(new.values())), strict=True
-        ):
-            _run_numbers[key] = there[path].version, _parse_run_number_or_zero(content)
-        return 1 + max((_run_numbers[key][1] for key in records), default=0)
+        identity, run_ids = self.backend.encode_absolute_location(self.root), self.list_recorded_run_ids()
+        unknown = [run_id for run_id in run_ids if not _run_numbers.get((identity, run_id))]
+        contents = self._read_contents_or_empty_bytes([*map(self.run_record_path, unknown)])
+        for run_id, content in zip(unknown, contents, strict=True):
+            _run_numbers[identity, run_id] = _parse_run_number_or_zero(content)
+        return 1 + max((_run_numbers[identity, run_id] for run_id in run_ids), default=0)
 
     def _read_contents_or_empty_bytes(self, paths: Sequence[PurePath]) -> list[bytes]:
         """Return the contents of files in the order of ``paths``, with empty bytes for a file that cannot be read."""
@@ -505,9 +501,9 @@ def _encode_record(record: StoredRecord) -> bytes:
         raise RequestError(f"this cannot be recorded: {error}") from error
 
 
-# By archive and run: the version of the record that was read, and the number in it. A training begins a run in each
-# generation.
-_run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
+# By archive and run: the number in the record, which never changes, or 0 if there was none to read. They are kept
+# because a training or a sweep begins thousands of runs, and would otherwise look at all records for each of them.
+_run_numbers: dict[tuple[bytes, str], int] = {}
 
 
 def _parse_run_number_or_zero(content: bytes) -> int:

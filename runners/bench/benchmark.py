@@ -356,9 +356,9 @@ def _measure_run(games: int, folder: Path) -> Figures:
     """Measure the games a second and the peak memory of a whole run in a process of its own."""
     root = folder / "run"
     arguments = ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"]
-    seconds, peak_bytes = measure_process(arguments, folder)
+    usage = measure_process(arguments, folder)
     shutil.rmtree(root)
-    return {"games": games, "games_per_second": games / seconds, "peak_memory_mib": peak_bytes / MEBIBYTE}
+    return {"games": games, "games_per_second": games / usage.seconds, "peak_memory_mib": usage.peak_bytes / MEBIBYTE}
 
 
 def measure_startup_against_imports(folder: Path, rounds: int) -> Figures:

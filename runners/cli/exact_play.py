@@ -223,6 +223,17 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         float | None,
         Option(metavar="N", help="Measure only the archive's work on N names of files (1e7), N/10 and N/100."),
     ] = None,
+    growth: Annotated[
+        str | None,
+        Option(
+            metavar="AXIS",
+            help="Measure how commands grow with an archive's runs, agents, jobs, files, policies or games instead, or "
+            "with all of these.",
+        ),
+    ] = None,
+    largest: Annotated[
+        int | None, Option(min=1, help="With --growth: leave out archives with more of them than this.")
+    ] = None,
     turn: Annotated[
         str | None,
         Option(metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."),
@@ -251,9 +262,22 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    given = {"--solver": solver, "--questions": questions, "--executors": executors, "--names": names is not None}
+    if largest is not None and growth is None:
+        raise RequestError(f"--largest {largest} needs --growth AXIS: the other measurements have fixed sizes")
+    given = {
+        "--solver": solver,
+        "--questions": questions,
+        "--executors": executors,
+        "--names": names is not None,
+        "--growth": growth is not None,
+    }
     if len(words := [word for word, is_given in given.items() if is_given]) > 1:
         raise RequestError(f"{' and '.join(words)} measure different things: give one of them")
+    if growth is not None:
+        from runners.bench.growth import run_growth_benchmark
+
+        run_growth_benchmark(growth, largest, json)
+        return
     from runners.bench.benchmark import output_figures, run_benchmark
 
     if names is not None:

@@ -262,7 +262,7 @@ def _merge_overlapping(tables: Sequence[pl.DataFrame], key: Sequence[str], total
 
 
 def _key_at(rows: pl.DataFrame, key: Sequence[str], row: int) -> RowKey:
-    return rows.select(key).row(row)
+    return tuple(rows.get_column(name)[row] for name in key)  # a selection of columns takes twenty times as long
 
 
 def _build_key_words(rows: pl.DataFrame, key: Sequence[str]) -> list[NDArray[np.int64]]:
