@@ -105,3 +105,23 @@ def rank_league(folder: Folder, table: options.Table) -> None:
 
     with open_league(folder) as league, open_archive(league.root) as opened:
         output_result(build_standings_result(load_league_results(league, opened)), table)
+
+
+@league_group.command("page")
+def publish_league(
+    folder: Folder,
+    output: Annotated[
+        Path, Option("--output", metavar="SITE", help="A folder for the site; an earlier site is replaced.")
+    ],
+) -> None:
+    """Write a static site with the standings, a page for each entry, and the data, for any web space."""
+    from analytics import open_archive
+    from runners.league.entries import open_league
+    from runners.league.site import check_site_folder, write_site
+    from runners.league.standings import load_league_results
+    from runners.terminal.console import print_line
+
+    check_site_folder(output)
+    with open_league(folder) as league, open_archive(league.root) as opened:
+        files = write_site(load_league_results(league, opened), output)
+    print_line(f"{len(files)} files, of which the first page is {output / 'index.html'}")

@@ -209,14 +209,26 @@ def describe_league(results: LeagueResults) -> str:
 
 
 def list_warnings(results: LeagueResults) -> list[str]:
-    """List what a reader of the standings should know: why entries cannot play or forfeited, and identical games."""
-    remarks = results.standings.filter(pl.col("remark").is_not_null()).select("entry", "forfeits", "remark")
-    warnings = [
-        f"{name} forfeited {format_count_with_noun(forfeits, 'game')}: {remark}" if forfeits else f"{name}: {remark}"
-        for name, forfeits, remark in remarks.iter_rows()
-    ]
+    """List what a reader of the standings should know about entries and about all games."""
+    return [*(f"{name}: {text}" for name, text in list_entry_remarks(results).items()), *list_notes(results)]
+
+
+def list_entry_remarks(results: LeagueResults) -> dict[str, str]:
+    """Return a remark by the name of each entry that cannot play, or that forfeited games: how many, and why."""
+    rows = results.standings.select("entry", "forfeits", "remark").iter_rows()
+    return {
+        name: f"forfeited {format_count_with_noun(forfeits, 'game')}{f': {remark}' if remark else ''}"
+        if forfeits
+        else remark
+        for name, forfeits, remark in rows
+        if forfeits or remark
+    }
+
+
+def list_notes(results: LeagueResults) -> list[str]:
+    """List what a reader should know about the games: which are identical, and what is not rated or not judged."""
     if not results.has_games:
-        return [*warnings, NOT_PLAYED]
+        return [NOT_PLAYED]
     unrated = results.ratings.unrated_sentences if results.ratings else []
     identical = describe_pairings_of_identical_games(results.data.opened, [*results.data.records])
-    return [*warnings, *unrated, *identical, *([] if results.regrets else [UNJUDGED])]
+    return [*unrated, *identical, *([] if results.regrets else [UNJUDGED])]
