@@ -19,7 +19,7 @@ TrustAgents = Annotated[
 
 
 @league_group.command("new")
-def new_league(folder: Annotated[Path, Argument(metavar="DIR", help="A new folder.")]) -> None:
+def create_league(folder: Annotated[Path, Argument(metavar="DIR", help="A new folder.")]) -> None:
     """Create a league: a commented league.yaml, and a folder for entries."""
     from runners.league.new_league import create_and_describe_league_files
     from runners.terminal.console import find_program, format_shell_line, print_line

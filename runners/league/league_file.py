@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -229,14 +230,19 @@ def _list_entries(path: Path, items: list[dict[str, Any] | str]) -> Iterator[Ent
             f"{path}: entries: a league has 2 to {MAX_ENTRIES:,} entries, and this one has {len(items):,}"
         )
     entries = [_build_entry(path, number, item) for number, item in enumerate(items, 1)]
-    counts = Counter(entry.name.casefold() for entry in entries)
+    counts = Counter(_fold_name(entry.name) for entry in entries)
     for entry in entries:
-        if counts[entry.name.casefold()] > 1:
+        if counts[_fold_name(entry.name)] > 1:
             raise RequestError(
-                f"{path}: entries: {counts[entry.name.casefold()]} entries are named '{entry.name}' (capital letters "
+                f"{path}: entries: {counts[_fold_name(entry.name)]} entries are named '{entry.name}' (capital letters "
                 "do not count): give each a name of its own, name: …"
             )
     yield from entries
+
+
+def _fold_name(name: str) -> str:
+    """Return what names of the same files have in common: some file systems ignore capitals and composed letters."""
+    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def _build_entry(path: Path, number: int, item: dict[str, Any] | str) -> Entry:

@@ -39,6 +39,7 @@ from runners.league.standings import (
 from runners.terminal.files import replace_file, write_file
 
 MANIFEST = "data/files.txt"  # the files of a site, so that the next site can replace them
+SUBFOLDERS, ENDINGS = ("players", "data"), (".html", ".csv", ".parquet")
 DATA_FORMATS = {"csv": "spreadsheet", "parquet": "parquet"}  # formats by the ending of a file's name
 
 
@@ -88,7 +89,7 @@ def write_site(results: LeagueResults, folder: Path) -> list[Path]:
     old_names = check_site_folder(folder)
     names = dict[str, None]()
     try:
-        for subfolder in ("players", "data"):
+        for subfolder in SUBFOLDERS:
             (folder / subfolder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FailureError(f"{error.filename or folder} cannot be written: {error.strerror or error}") from error
