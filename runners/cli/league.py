@@ -98,13 +98,11 @@ def play_league(
 @options.add_output_options
 def rank_league(folder: Folder, table: options.Table) -> None:
     """Print the standings: ratings, scores, exact regret, times of turns, forfeits."""
-    from analytics import open_archive
-    from runners.league.entries import open_league
-    from runners.league.standings import build_standings_result, load_league_results
+    from runners.league.standings import build_standings_result, open_league_results
     from runners.terminal.tables import output_result
 
-    with open_league(folder) as league, open_archive(league.root) as opened:
-        output_result(build_standings_result(load_league_results(league, opened)), table)
+    with open_league_results(folder) as results:
+        output_result(build_standings_result(results), table)
 
 
 @league_group.command("page")
@@ -115,13 +113,11 @@ def publish_league(
     ],
 ) -> None:
     """Write a static site with the standings, a page for each entry, and the data, for any web space."""
-    from analytics import open_archive
-    from runners.league.entries import open_league
     from runners.league.site import check_site_folder, write_site
-    from runners.league.standings import load_league_results
+    from runners.league.standings import open_league_results
     from runners.terminal.console import print_line
 
     check_site_folder(output)
-    with open_league(folder) as league, open_archive(league.root) as opened:
-        files = write_site(load_league_results(league, opened), output)
+    with open_league_results(folder) as results:
+        files = write_site(results, output)
     print_line(f"{len(files)} files, of which the first page is {output / 'index.html'}")

@@ -106,7 +106,7 @@ def render_player_page(results: LeagueResults, games: PlayerGames | None, name: 
 def _describe_forfeits(games: int) -> str:
     if not games:
         return "It forfeited no game."
-    return f"It forfeited {format_count_with_noun(games, 'game')}; the reasons were not kept."
+    return f"It forfeited {format_count_with_noun(games, 'game')}."
 
 
 def _build_opponents_table(results: LeagueResults, name: str) -> Table | None:

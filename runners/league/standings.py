@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import polars as pl
 
+from analytics import open_archive
 from analytics.questions.columns import (
     Cell,
     Table,
@@ -30,6 +34,7 @@ from analytics.report.sections.mistakes import mistakes_frame
 from analytics.store.records import RunRecord
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
+from runners.league.entries import open_league
 from runners.league.league_file import League
 from runners.league.matches import LeagueNotes, MatchNote, read_notes
 
@@ -41,6 +46,8 @@ STANDINGS_SCHEMA = {
     **dict.fromkeys(("placement_regret", "gift_regret", "milliseconds"), pl.Float64()),
     "remark": pl.String(),
 }
+FIRST_POSITION = ", first in position"  # before the place of a fault and the number of times
+MAX_IDENTICAL = 5  # pairings of identical games that are named
 NOT_PLAYED = "no games yet: 'qarena league play' plays them"
 UNJUDGED = "regret is missing, because no decision is judged yet"
 
@@ -94,10 +101,14 @@ class LeagueResults:
         return len(self.match_notes) - complete
 
     def list_faults(self, name: str) -> list[str]:
-        """List why an entry forfeited games, each reason once."""
+        """List why an entry forfeited games, and what else was noted about it; of each kind, the first case."""
         prefix = f"agent '{name}' "
-        lines = (fault for note in self.match_notes for fault in note.faults if fault.startswith(prefix))
-        return list(dict.fromkeys(line.removeprefix(prefix) for line in lines))
+        lines = [fault for note in self.match_notes for fault in note.faults if fault.startswith(prefix)]
+        faults = dict[str, str]()
+        for line in lines:
+            kind = re.sub(r"\d+", "", line.partition(FIRST_POSITION)[0])  # without counts, which differ by match
+            faults.setdefault(kind, line.removeprefix(prefix))
+        return [*faults.values()]
 
     def describe_entry(self, name: str) -> str:
         """Describe in one line why an entry cannot play, or why it forfeited games; "" if there is nothing to say."""
@@ -141,6 +152,20 @@ class LeagueResults:
                 )
             )
         return pl.DataFrame(rows, STANDINGS_SCHEMA, orient="row").fill_nan(None)
+
+
+@contextmanager
+def open_league_results(folder: Path) -> Iterator[LeagueResults]:
+    """Open the archive of the league in ``folder``, and yield its results while the context lasts.
+
+    Raises ``RequestError`` if the file of the league is not valid, or if no game has been played yet.
+    """
+    with open_league(folder) as league:
+        if read_notes(folder) == LeagueNotes():
+            play = f"'qarena league play {folder}'"
+            raise RequestError(f"no game of league {folder} has been played yet: {play} plays what is missing")
+        with open_archive(league.root) as opened:
+            yield load_league_results(league, opened)
 
 
 def load_league_results(league: League, opened: OpenArchive) -> LeagueResults:
@@ -201,11 +226,9 @@ def format_milliseconds(milliseconds: float) -> str:
 def describe_league(results: LeagueResults) -> str:
     """Describe in a sentence how many games were played, and what is still missing."""
     games = format_count_with_noun(results.data.selection.games, "game")
-    matches = format_count_with_noun(len(results.match_notes), "match", "matches")
-    rules = results.league.rules.name
-    missing = results.missing_matches
-    lacks = f"; {format_count_with_noun(missing, 'match', 'matches')} still lack games" if missing else ""
-    return f"{games} in {matches}, {rules} rules, seed {results.league.seed}{lacks}."
+    missing, matches = results.missing_matches, format_count_with_noun(len(results.match_notes), "match", "matches")
+    lacks = f"; {missing:,} of them {'lacks' if missing == 1 else 'lack'} games" if missing else ""
+    return f"{games} in {matches}, {results.league.rules.name} rules, seed {results.league.seed}{lacks}."
 
 
 def list_warnings(results: LeagueResults) -> list[str]:
@@ -230,5 +253,13 @@ def list_notes(results: LeagueResults) -> list[str]:
     if not results.has_games:
         return [NOT_PLAYED]
     unrated = results.ratings.unrated_sentences if results.ratings else []
-    identical = describe_pairings_of_identical_games(results.data.opened, [*results.data.records])
-    return [*unrated, *identical, *([] if results.regrets else [UNJUDGED])]
+    return [*unrated, *_describe_identical_games(results), *([] if results.regrets else [UNJUDGED])]
+
+
+def _describe_identical_games(results: LeagueResults) -> list[str]:
+    """Describe the matches in which all pairs of games are the same, without those that one entry forfeited whole."""
+    forfeiting = {agent for agent, _ in results.ratings.forfeited} if results.ratings else set()
+    run_ids = [run_id for run_id, record in results.data.records.items() if not forfeiting & {*record.labels}]
+    lines = describe_pairings_of_identical_games(results.data.opened, run_ids)
+    more = len(lines) - MAX_IDENTICAL
+    return [*lines[:MAX_IDENTICAL], *([f"{more:,} more matches repeat their games, too"] if more > 0 else [])]

@@ -132,12 +132,10 @@ def rank_league(folder: str | Path) -> Result:
         RequestError: ``league.yaml`` is not valid, or no game has been played.
 
     """
-    from analytics import open_archive
-    from runners.league.entries import open_league
-    from runners.league.standings import build_standings_result, load_league_results
+    from runners.league.standings import build_standings_result, open_league_results
 
-    with take_turn(), open_league(Path(folder)) as league, open_archive(league.root) as opened:
-        return build_standings_result(load_league_results(league, opened))
+    with take_turn(), open_league_results(Path(folder)) as results:
+        return build_standings_result(results)
 
 
 def publish_league(folder: str | Path, site: str | Path) -> list[Path]:
@@ -155,11 +153,9 @@ def publish_league(folder: str | Path, site: str | Path) -> list[Path]:
         FailureError: A file cannot be written.
 
     """
-    from analytics import open_archive
-    from runners.league.entries import open_league
     from runners.league.site import check_site_folder, write_site
-    from runners.league.standings import load_league_results
+    from runners.league.standings import open_league_results
 
     check_site_folder(Path(site))
-    with take_turn(), open_league(Path(folder)) as league, open_archive(league.root) as opened:
-        return write_site(load_league_results(league, opened), Path(site))
+    with take_turn(), open_league_results(Path(folder)) as results:
+        return write_site(results, Path(site))

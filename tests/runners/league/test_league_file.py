@@ -78,8 +78,8 @@ def test_all_meet_all_and_in_a_gauntlet_the_anchors(tmp_path: Path) -> None:
 
 
 def test_without_a_sandbox_entries_of_others_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries.shutil, "which", lambda _program: None)
-    monkeypatch.setattr(entries.agent_interface, "ISOLATIONS", ("thread", "process", "sandbox"))
+    monkeypatch.setattr("shutil.which", lambda _program: None)
+    monkeypatch.setattr("agents.base.agent.ISOLATIONS", ("thread", "process", "sandbox"))
     own = write_league(
         tmp_path / "own", "name: a, agent: league_first", "name: b, agent: random", settings="games: 2\n"
     )
@@ -87,9 +87,9 @@ def test_without_a_sandbox_entries_of_others_must_be_trusted(tmp_path: Path, mon
         with pytest.raises(RequestError, match=r"apt install bubblewrap.*entries would run as you.*--trust-agents"):
             choose_isolation(league, trust_agents=False)
         assert choose_isolation(league, trust_agents=True)[0] == "process"
-        monkeypatch.setattr(entries.shutil, "which", lambda _program: "/usr/bin/bwrap")
+        monkeypatch.setattr("shutil.which", lambda _program: "/usr/bin/bwrap")
         assert choose_isolation(league, trust_agents=False) == ("sandbox", "")
-    monkeypatch.setattr(entries.shutil, "which", lambda _program: None)
+    monkeypatch.setattr("shutil.which", lambda _program: None)
     shipped = write_league(tmp_path / "ours", "name: a, agent: mcts", "name: b, agent: random", settings="games: 2\n")
     with opened(shipped) as league:
         assert choose_isolation(league, trust_agents=False) == ("process", "")

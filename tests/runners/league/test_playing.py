@@ -51,9 +51,9 @@ def test_matches_share_their_openings(tmp_path: Path) -> None:
     play(write_league(tmp_path, *THREE))
     with open_archive(tmp_path / "archive") as archive:
         openings = archive.sql(
-            "SELECT opening_number, count(DISTINCT plies) AS openings, count(*) AS games FROM games JOIN "
-            "(SELECT run_id, game_id, list((piece, cell) ORDER BY ply) AS plies FROM plies WHERE ply < 2 GROUP BY ALL) "
-            "AS openings USING (run_id, game_id) GROUP BY ALL"
+            "SELECT opening_number, count(DISTINCT imposed) AS openings, count(*) AS games FROM games JOIN "
+            "(SELECT run_id, game_id, list((piece, cell) ORDER BY ply) AS imposed FROM plies WHERE ply < 2 "
+            "GROUP BY ALL) USING (run_id, game_id) GROUP BY ALL"
         )
     assert openings["games"].sum() == 12
     assert openings["openings"].to_list() == [1, 1]
