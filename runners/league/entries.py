@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from agents.base import agent as agent_interface
 from analytics.store.texts import to_line
 from quarto.errors import RequestError, suggest_valid_names
-from runners.arena.spec import AgentSpec
+from runners.arena.spec import AgentSpec, find_target
 from runners.config.agents import agent_from_entry
 from runners.config.yaml_options import (
     LIMIT_KEYS,
@@ -43,7 +43,7 @@ def open_league(folder: Path) -> Iterator[League]:
 
 def check_kinds_and_keys(league: League) -> None:
     """Raise ``RequestError`` for an entry with an agent or a key that does not exist."""
-    agents = list_options("agent")
+    agents, keys_by_agent = list_options("agent"), dict[str, tuple[str, ...]]()
     for entry in league.entries:
         name, subject = entry.settings["agent"], f"{league.folder / LEAGUE_FILE}: entry '{entry.name}'"
         if name not in agents:
@@ -53,17 +53,21 @@ def check_kinds_and_keys(league: League) -> None:
                 f"{subject}: agent {to_line(name, 80)!r} does not exist{suggest_valid_names(name, agents)}; an agent "
                 f"of your own has its yaml in {league.folder / ENTRIES_FOLDER / 'agent'}"
             )
+        if name not in keys_by_agent:
+            keys_by_agent[name] = _list_valid_keys_or_none(name)
         for key in entry.settings:
             if key in FOREIGN_KEYS:
                 raise RequestError(f"{subject}: key {key!r} belongs into the yaml of an agent, {ENTRIES_FOLDER}/agent/")
-        try:
-            parameters = select_parameters(load_option("agent", name))
-        except RequestError:
-            continue  # the yaml of an entry is damaged, which is a fault of this entry alone
-        valid_keys = ("agent", *parameters, *LIMIT_KEYS)
-        for key in entry.settings:
-            if key not in valid_keys:
-                raise RequestError(f"{subject} has no key {key!r:.80}{suggest_valid_names(key, valid_keys)}")
+            if keys_by_agent[name] and key not in keys_by_agent[name]:
+                raise RequestError(f"{subject} has no key {key!r:.80}{suggest_valid_names(key, keys_by_agent[name])}")
+
+
+def _list_valid_keys_or_none(agent: str) -> tuple[str, ...]:
+    """List the keys of an entry with this agent; return () if its yaml is damaged, which is a fault of its entries."""
+    try:
+        return ("agent", *select_parameters(load_option("agent", agent)), *LIMIT_KEYS)
+    except RequestError:
+        return ()
 
 
 def choose_isolation(league: League, trust_agents: bool) -> tuple[str, str]:
@@ -80,7 +84,8 @@ def choose_isolation(league: League, trust_agents: bool) -> tuple[str, str]:
         RequestError: The league asks for a sandbox, there is none, and the user does not trust the entries.
 
     """
-    if league.isolation != SANDBOX or not any(map(is_third_party, league.entries)):
+    agents = dict.fromkeys(entry.settings["agent"] for entry in league.entries)
+    if league.isolation != SANDBOX or not any(map(_is_third_party, agents)):
         return PROCESS, ""
     obstacle = _describe_sandbox_obstacle()
     if not obstacle:
@@ -104,14 +109,16 @@ def _describe_sandbox_obstacle() -> str:
     return ""
 
 
-def is_third_party(entry: Entry) -> bool:
-    """Return whether an entry runs code that is not the project's own, as far as its yaml can be read."""
+def _is_third_party(agent: str) -> bool:
+    """Return whether an agent runs code that is not the project's own. If its yaml is damaged, it does."""
     try:
-        settings = load_option("agent", entry.settings["agent"])
+        return _has_third_party_code(agent, load_option("agent", agent))
     except RequestError:
         return True
-    target = str(settings.get("_target_"))
-    return any(AgentSpec(entry.name, target, {}).third_party_code())
+
+
+def _has_third_party_code(agent: str, settings: Mapping[str, Any]) -> bool:
+    return any(AgentSpec(agent, find_target(f"agent '{agent}'", settings), {}).third_party_code())
 
 
 def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
@@ -128,7 +135,8 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
         RequestError: A folder or a file that the entry names does not exist, or a value is wrong.
 
     """
-    path_keys = tuple(load_option("agent", entry.settings["agent"]).get("paths") or ())
+    yaml_settings = load_option("agent", entry.settings["agent"])
+    path_keys = tuple(yaml_settings.get("paths") or ())
     settings = {
         key: _resolve_paths(league.folder, value) if key in path_keys else value
         for key, value in entry.settings.items()
@@ -136,7 +144,8 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
     folder = settings.get("folder")
     if "folder" in path_keys and folder is not None and not Path(folder).is_dir():
         raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in {league.folder}")
-    limits = league.limits.to_settings() | {"isolation": isolation} if is_third_party(entry) else {}
+    is_limited = _has_third_party_code(entry.settings["agent"], yaml_settings)
+    limits = league.limits.to_settings() | {"isolation": isolation} if is_limited else {}
     return agent_from_entry({**limits, **settings, "name": entry.name}, league.root, trusted=True)
 
 
