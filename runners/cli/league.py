@@ -45,12 +45,11 @@ def check_league(
     anything is wrong.
     """
     from runners.league.checking import check_entries
-    from runners.league.entries import choose_isolation, open_league
+    from runners.league.entries import isolate_entries, open_league
     from runners.terminal.console import print_line, print_note
 
     faults = 0
-    with open_league(folder) as league:
-        isolation, note = choose_isolation(league, trust_agents)
+    with open_league(folder) as league, isolate_entries(league, trust_agents) as (isolation, note):
         if note:
             print_note(f"note: {note}")
         width = max(len(entry.name) for entry in league.entries)
@@ -76,14 +75,13 @@ def play_league(
     """
     from runners.config.requests import load_executor
     from runners.hosting.interruption import exit_code
-    from runners.league.entries import choose_isolation, open_league
+    from runners.league.entries import isolate_entries, open_league
     from runners.league.judging import play_and_judge
     from runners.league.playing import PlayOptions
     from runners.terminal.console import print_line, print_note
 
     command = f"qarena {options.format_command_line_without_program()}"
-    with open_league(folder) as league:
-        isolation, note = choose_isolation(league, trust_agents)
+    with open_league(folder) as league, isolate_entries(league, trust_agents) as (isolation, note):
         if note:
             print_note(f"note: {note}")
         play_options = PlayOptions(isolation, threads, load_executor(executor, ray_address), command)

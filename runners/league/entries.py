@@ -12,6 +12,7 @@ from typing import Any
 from agents.base import agent as agent_interface
 from analytics.store.texts import to_line
 from quarto.errors import RequestError, suggest_valid_names
+from runners.arena.identities import to_module_name
 from runners.arena.spec import AgentSpec, find_target
 from runners.config.agents import agent_from_entry
 from runners.config.yaml_options import (
@@ -21,6 +22,7 @@ from runners.config.yaml_options import (
     select_parameters,
     use_config_dir,
 )
+from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import ENTRIES_FOLDER, LEAGUE_FILE, Entry, League, read_league
 
 SANDBOX, PROCESS = "sandbox", "process"
@@ -68,6 +70,23 @@ def _list_valid_keys_or_none(agent: str) -> tuple[str, ...]:
         return ("agent", *select_parameters(load_option("agent", agent)), *LIMIT_KEYS)
     except RequestError:
         return ()
+
+
+@contextmanager
+def isolate_entries(league: League, trust_agents: bool) -> Iterator[tuple[str, str]]:
+    """Yield what ``choose_isolation`` returns, and raise its errors.
+
+    If entries play in a sandbox, no module of an entry can be imported into this process while the context lasts,
+    except those of entries that the league lets play in this process, by ``isolation: thread``.
+    """
+    isolation, note = choose_isolation(league, trust_agents)
+    modules = {
+        to_module_name(find_target(entry.name, load_option("agent", entry.settings["agent"]))).partition(".")[0]
+        for entry in league.entries
+        if entry.settings.get("isolation") == "thread"
+    }
+    with refuse_imports_of_entries(league.entries_folder if isolation == SANDBOX else None, modules):
+        yield isolation, note
 
 
 def choose_isolation(league: League, trust_agents: bool) -> tuple[str, str]:

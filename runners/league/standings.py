@@ -35,6 +35,7 @@ from analytics.store.records import RunRecord
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from runners.league.entries import open_league
+from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import League
 from runners.league.matches import LeagueNotes, MatchNote, read_notes
 
@@ -164,7 +165,7 @@ def open_league_results(folder: Path) -> Iterator[LeagueResults]:
         if read_notes(folder) == LeagueNotes():
             play = f"'qarena league play {folder}'"
             raise RequestError(f"no game of league {folder} has been played yet: {play} plays what is missing")
-        with open_archive(league.root) as opened:
+        with refuse_imports_of_entries(league.entries_folder), open_archive(league.root) as opened:
             yield load_league_results(league, opened)
 
 

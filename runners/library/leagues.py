@@ -60,10 +60,13 @@ def check_league(folder: str | Path, *, seconds: float = 60.0, trust_agents: boo
     from analytics.questions.columns import Table, text_column
     from analytics.report.result import Result
     from runners.league.checking import check_entries
-    from runners.league.entries import choose_isolation, open_league
+    from runners.league.entries import isolate_entries, open_league
 
-    with take_turn(), open_league(Path(folder)) as league:
-        isolation, note = choose_isolation(league, trust_agents)
+    with (
+        take_turn(),
+        open_league(Path(folder)) as league,
+        isolate_entries(league, trust_agents) as (isolation, note),
+    ):
         checks = [*check_entries(league, isolation, seconds)]
     frame = pl.DataFrame(checks, {"entry": pl.String(), "ok": pl.Boolean(), "remark": pl.String()}, orient="row")
     columns = [
@@ -100,12 +103,15 @@ def play_league(
     import typer
 
     from runners.arena.executors.base import available_cores
-    from runners.league.entries import choose_isolation, open_league
+    from runners.league.entries import isolate_entries, open_league
     from runners.league.judging import play_and_judge
     from runners.league.playing import PlayOptions
 
-    with take_turn(), open_league(Path(folder)) as league:
-        isolation, _ = choose_isolation(league, trust_agents)
+    with (
+        take_turn(),
+        open_league(Path(folder)) as league,
+        isolate_entries(league, trust_agents) as (isolation, _),
+    ):
         options = PlayOptions(isolation, threads or available_cores(), command=f"qarena league play {folder}")
         try:
             summary = play_and_judge(league, options, progress)
