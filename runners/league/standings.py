@@ -172,11 +172,17 @@ def open_league_results(folder: Path) -> Iterator[LeagueResults]:
 def load_league_results(league: League, opened: OpenArchive) -> LeagueResults:
     """Load the games of the matches that a league noted last, without those of entries that it has no longer.
 
-    Matches by other rules, another seed or other openings than the file of the league names are left out, too.
+    Matches by other rules, another seed or other openings than the file of the league names are left out, too, and so
+    are matches without games of entries that cannot play.
     """
     notes, names = read_notes(league.folder), {entry.name for entry in league.entries}
-    match_notes = tuple(note for note in notes.matches if {note.first, note.second} <= names)
     records = {record.run_id: record for record in opened.archive.load_runs()}
+    broken = notes.error_by_entry.keys()
+    match_notes = tuple(
+        note
+        for note in notes.matches
+        if {note.first, note.second} <= names and (note.run_id in records or not {note.first, note.second} & broken)
+    )
     played = [records[note.run_id] for note in match_notes if note.run_id in records]
     present = [record for record in played if _is_of_league(league, record)]
     return LeagueResults(league, notes, match_notes, ReportData(select_whole_runs(opened, present)))
