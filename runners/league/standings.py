@@ -234,7 +234,7 @@ def describe_league(results: LeagueResults) -> str:
     """Describe in a sentence how many games were played, and what is still missing."""
     games = format_count_with_noun(results.data.selection.games, "game")
     missing, matches = results.missing_matches, format_count_with_noun(len(results.match_notes), "match", "matches")
-    lacks = f"; {missing:,} of them {'lacks' if missing == 1 else 'lack'} games" if missing else ""
+    lacks = f"; not complete: {format_count_with_noun(missing, 'match', 'matches')}" if missing else ""
     return f"{games} in {matches}, {results.league.rules.name} rules, seed {results.league.seed}{lacks}."
 
 
@@ -269,4 +269,11 @@ def _describe_identical_games(results: LeagueResults) -> list[str]:
     run_ids = [run_id for run_id, record in results.data.records.items() if not forfeiting & {*record.labels}]
     lines = describe_pairings_of_identical_games(results.data.opened, run_ids)
     more = len(lines) - MAX_IDENTICAL
-    return [*lines[:MAX_IDENTICAL], *([f"{more:,} more matches repeat their games, too"] if more > 0 else [])]
+    return [
+        *lines[:MAX_IDENTICAL],
+        *(
+            [f"{format_count_with_noun(more, 'more match', 'more matches')} of games that repeat, too"]
+            if more > 0
+            else []
+        ),
+    ]

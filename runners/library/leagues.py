@@ -105,14 +105,14 @@ def play_league(
     from runners.arena.executors.base import available_cores
     from runners.league.entries import isolate_entries, open_league
     from runners.league.judging import play_and_judge
-    from runners.league.playing import PlayOptions
+    from runners.league.playing import LeaguePlayOptions
 
     with (
         take_turn(),
         open_league(Path(folder)) as league,
         isolate_entries(league, trust_agents) as (isolation, _),
     ):
-        options = PlayOptions(isolation, threads or available_cores(), command=f"qarena league play {folder}")
+        options = LeaguePlayOptions(isolation, threads or available_cores(), command=f"qarena league play {folder}")
         try:
             summary = play_and_judge(league, options, progress)
         except typer.Exit as exit_request:
