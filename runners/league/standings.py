@@ -260,7 +260,11 @@ def list_notes(results: LeagueResults) -> list[str]:
     if not results.has_games:
         return [NOT_PLAYED]
     unrated = results.ratings.unrated_sentences if results.ratings else []
-    return [*unrated, *_describe_identical_games(results), *([] if results.regrets else [UNJUDGED])]
+    return [
+        *unrated,
+        *_describe_identical_games(results),
+        *([UNJUDGED] if results.league.regret and not results.regrets else []),
+    ]
 
 
 def _describe_identical_games(results: LeagueResults) -> list[str]:
