@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from runners.library.archives import annotate, index, serve
+    from runners.library.leagues import check_league, create_league, play_league, publish_league, rank_league
     from runners.library.learning import build_policy, judge, rebuild_policy, train
     from runners.library.options import list_options
     from runners.library.playing import run, sprt, sweep
@@ -19,9 +20,14 @@ __all__ = [
     "__version__",
     "annotate",
     "build_policy",
+    "check_league",
+    "create_league",
     "index",
     "judge",
     "list_options",
+    "play_league",
+    "publish_league",
+    "rank_league",
     "rebuild_policy",
     "run",
     "serve",
@@ -32,6 +38,7 @@ __all__ = [
 
 _FUNCTIONS = {  # by the module of ``runners.library`` that defines them
     "archives": ("annotate", "index", "serve"),
+    "leagues": ("check_league", "create_league", "play_league", "publish_league", "rank_league"),
     "learning": ("build_policy", "judge", "rebuild_policy", "train"),
     "options": ("list_options",),
     "playing": ("run", "sprt", "sweep"),

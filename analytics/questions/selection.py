@@ -291,6 +291,18 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
     return Selection(opened, ALWAYS_TRUE if where is None else where, runs, run_counts, ids_by_run)
 
 
+def select_whole_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> Selection:
+    """Select all games of some runs, without reading a game. Runs without games are left out."""
+    counts = {
+        record.run_id: opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
+        for record in records
+    }
+    runs = tuple(check_record_format(record) for record in records if counts[record.run_id])
+    return Selection(
+        opened, run_condition_sql(run.run_id for run in runs), runs, tuple(counts[run.run_id] for run in runs)
+    )
+
+
 def _select_game_ids(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     """Return the ids of the games that meet a condition, in ascending order, by run id.
 

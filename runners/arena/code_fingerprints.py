@@ -67,8 +67,7 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
         label: _fingerprint_agent(modules, files[label], playing_fingerprint)
         for label, modules in agent_modules.items()
     }
-    code_fingerprint = playing_fingerprint if spec.learner is None else _fingerprint_playing_code(learning=True)
-    digest = hashlib.sha256("\n".join([code_fingerprint, *sorted(agent_fingerprints.values())]).encode())
+    digest = _hash_run_code(agent_fingerprints.values(), spec.learner is not None)
     file_checksums = {label: {file.given_name: file.sha256 for file in data} for label, data in files.items() if data}
     contents = {**read_package_files_by_module("quarto"), **read_files_of_modules_and_parents(PLAYING_MODULES)}
     for imported in agent_modules.values():
@@ -80,6 +79,31 @@ def build_code_record(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str
         | {"agents": agent_fingerprints, "modules": modules}
         | ({"files": file_checksums} if file_checksums else {})
     )
+
+
+def fingerprint_agent_code(agent: AgentSpec, agent_object: Agent) -> str:
+    """Return the fingerprint of an agent's code, which ``build_code_record`` records under ``agents``.
+
+    Raises ``RequestError`` if a data file of the agent does not exist or cannot be read.
+    """
+    playing_fingerprint = _fingerprint_playing_code(learning=False)
+    return _fingerprint_agent(_read_agent_modules(agent), _list_data_files(agent, agent_object), playing_fingerprint)
+
+
+def fingerprint_run_code(agent_fingerprints: Iterable[str], learning: bool = False) -> str:
+    """Return the fingerprint of all code of a run, which ``build_code_record`` records under ``fingerprint``.
+
+    Args:
+        agent_fingerprints: The fingerprints of the run's agents, in any order, as ``fingerprint_agent_code`` returns
+            them.
+        learning: Whether an agent learns from the games.
+
+    """
+    return _hash_run_code(agent_fingerprints, learning).hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def _hash_run_code(agent_fingerprints: Iterable[str], learning: bool) -> hashlib._Hash:
+    return hashlib.sha256("\n".join([_fingerprint_playing_code(learning), *sorted(agent_fingerprints)]).encode())
 
 
 def list_targets(settings: Any) -> Iterator[Any]:

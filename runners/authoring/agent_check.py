@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -80,12 +80,18 @@ def check_agent_and_print(
         for note in describe_untrained_agents([agent]):
             print_note(note)
         results = list(run_checks(agent, rules, seed, max_seconds=max_seconds))
+    for line in format_check_results(results):
+        print_line(line)
+    return all(result.is_fine for result in results)
+
+
+def format_check_results(results: Iterable[CheckResult]) -> Iterator[str]:
+    """Yield the lines that show the results of checks: a line for each result, then what its text has besides."""
     for result in results:
         first_line, *other_lines = result.text.split("\n")
-        print_line(f"{'ok' if result.is_fine else 'FAIL':<5}{result.subject}: {first_line}")
+        yield f"{'ok' if result.is_fine else 'FAIL':<5}{result.subject}: {first_line}"
         for line in other_lines:
-            print_line(f"      {line}")
-    return all(result.is_fine for result in results)
+            yield f"      {line}"
 
 
 def find_faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> list[str]:

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from quarto.errors import ArenaError, FailureError, RequestError, describe_nearest_name
 from quarto.sources import compilation_progress
-from runners.cli import archive, exact_play, games, policies
+from runners.cli import archive, exact_play, games, league, policies
 from runners.cli.options import DEBUG_OPTION, MARKUP, list_typed_words
 from runners.cli.system_errors import explain_system_error, flush_standard_output, open_closed_streams, print_error
 from runners.hosting.interruption import exit_code, exit_on_interrupt, is_stop_requested
@@ -136,6 +136,7 @@ PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
         games.play,
         games.serve,
         games.engine,
+        league.league_group,
         games.agents_group,
         games.reproduce,
     ),

@@ -203,16 +203,21 @@ def _load_option_yaml(group: str, name: str) -> ConfigResult:
     except OSError as error:  # Hydra raises one without a number if the text is neither a mapping nor a list
         raise error if error.errno else RequestError(no_mapping) from error
     except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise RequestError(
-            f"{file}{where} is not valid YAML: {problem}; write KEY: VALUE with the same indentation by spaces, and "
-            "put a text with ': ' or ' #' in quotes"
-        ) from error
+        raise build_invalid_yaml_error(file, error) from error
     if not OmegaConf.is_dict(option.config):
         raise RequestError(no_mapping)
     return option
+
+
+def build_invalid_yaml_error(file: str, error: YAMLError) -> RequestError:
+    """Build the error for a file that is not valid YAML: where, why, and how to write it."""
+    mark = getattr(error, "problem_mark", None)
+    where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    problem = getattr(error, "problem", None) or " ".join(str(error).split())
+    return RequestError(
+        f"{file}{where} is not valid YAML: {problem}; write KEY: VALUE with the same indentation by spaces, and "
+        "put a text with ': ' or ' #' in quotes"
+    )
 
 
 def _find_source(path: str) -> ConfigSource:

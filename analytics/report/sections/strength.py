@@ -51,19 +51,11 @@ def build_crosstable_section(data: ReportData) -> Result:
     frame = build_shown_crosstable(data).to_frame()
     if frame.is_empty():
         return Result(missing=NOBODY_MET)
-    agents, totals, opponent_columns = (
-        frame["agent"],
-        standing_columns_without_agents(frame),
-        score_against_top_opponents_columns(frame),
-    )
-    tinted_columns = [
-        ResultColumn(str(rank), _tint_cells(column, frame[f"v {column.heading}"]))
-        for rank, column in enumerate(opponent_columns, 1)
-    ]
+    agents, totals = frame["agent"], standing_columns_without_agents(frame)
     columns = [
         text_column("agent", agent_cells(data, agents, with_ranks=True)),
         *totals[:2],
-        *tinted_columns,
+        *build_tinted_opponent_columns(frame),
         *totals[2:],
     ]
     note = (
@@ -78,6 +70,17 @@ def build_crosstable_section(data: ReportData) -> Result:
     ]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(results)))
     return Result(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
+
+
+def build_tinted_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Build a column with the scores against each of the best agents, tinted, and headed by the agent's place.
+
+    ``frame`` is the result of ``Crosstable.to_frame``.
+    """
+    return [
+        ResultColumn(str(place), _tint_cells(column, frame[f"v {column.heading}"]))
+        for place, column in enumerate(score_against_top_opponents_columns(frame), 1)
+    ]
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:

@@ -13,6 +13,10 @@ TABLE = Path(__file__).with_name("refusals.txt").read_text(encoding="utf-8")
 ROWS = [line.split("  |  ") for line in TABLE.splitlines() if line and not line.startswith("# ")]
 
 FILES = {
+    "league/league.yaml": "games: 5\nentries: [random, mcts]\n",
+    "twins/league.yaml": "entries: [random, {name: Random, agent: mcts}]\n",
+    "others/league.yaml": "entries: [random, {name: ann, agent: polito, foldr: ann}]\n",
+    "unplayed/league.yaml": "entries: [random, mcts]\n",
     "file": "",
     "folder/letter": "",
     "own/agent/mine.yaml": "_target_: agents.dumb.Dumb\nfaithful: false\n",

@@ -1,0 +1,41 @@
+"""What is wrong with an entry, in a text beside it: ``checks/NAME.txt``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analytics.store.texts import TABS_AND_LINE_ENDS, escape_hidden
+from quarto.errors import FailureError
+from runners.terminal.files import write_file
+
+REPORTS_FOLDER = "checks"
+MAX_REPORT_CHARACTERS = 20_000
+
+
+def report_path(folder: Path, name: str) -> Path:
+    """Return the path of the report on an entry of the league in ``folder``."""
+    return folder / REPORTS_FOLDER / f"{name}.txt"
+
+
+def write_entry_report(folder: Path, name: str, text: str) -> None:
+    """Write the report on an entry. Raises ``FailureError`` if it cannot be written."""
+    path = report_path(folder, name)
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise FailureError(f"{path.parent} cannot be written: {error.strerror or error}") from error
+    visible = escape_hidden(text[:MAX_REPORT_CHARACTERS].rstrip("\n"), TABS_AND_LINE_ENDS)
+    write_file(path, f"{visible}\n".encode(errors="replace"))
+
+
+def read_entry_report(folder: Path, name: str) -> str:
+    """Return the report on an entry, or "" if there is none. Raises ``FailureError`` if it cannot be read."""
+    path = report_path(folder, name)
+    try:
+        with path.open("rb") as file:
+            text = file.read(4 * MAX_REPORT_CHARACTERS).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise FailureError(f"{path} cannot be read: {error.strerror or error}") from error
+    return escape_hidden(text, TABS_AND_LINE_ENDS).rstrip("\n")

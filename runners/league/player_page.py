@@ -1,0 +1,181 @@
+"""The page of one entry: its results, its faults, its worst mistakes, its openings and some of its games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.questions.columns import (
+    VALUE_NAMES,
+    Table,
+    format_percent,
+    format_short_game_name,
+    pairing_columns,
+)
+from analytics.questions.mistakes import Mistake, find_worst_mistakes
+from analytics.questions.pairings import PairingResult, pairings_frame
+from analytics.questions.selection import read_plies
+from analytics.questions.sql.views import quote_text_or_number
+from analytics.report.board_svg import build_boards_picture
+from analytics.report.rendering import render_template
+from analytics.report.style import Figure
+from analytics.store.texts import format_count_with_noun
+from quarto.game import Game
+from quarto.notation import format_cell, format_game, format_piece
+from quarto.rules import NONE, Rules
+from runners.league.entry_reports import read_entry_report
+from runners.league.standings import LeagueResults, build_standings_table
+
+MISTAKES, OPENINGS = 6, 3  # on a page: worst mistakes; best and worst openings of each
+RESULTS = {1.0: "won", 0.5: "drawn", 0.0: "lost"}  # by score
+Plies = tuple[tuple[int, int], ...]
+
+OPENING_SCORES = """
+    SELECT agent, opening_number, min(opening) AS imposed, count(*) AS games, avg(score) AS score,
+        min({{'run_id': run_id, 'game_id': game_id}}) AS sample
+    FROM seats WHERE opening_number IS NOT NULL AND ({condition}) GROUP BY ALL ORDER BY ALL
+"""
+SAMPLE_GAMES = """
+    SELECT agent, score, min({{'place': place, 'run_id': run_id, 'game_id': game_id}}) AS sample
+    FROM seats JOIN places USING (opponent) WHERE ending NOT LIKE 'forfeit%' AND ({condition})
+    GROUP BY ALL ORDER BY agent, score DESC
+"""
+
+
+class SampleGame(NamedTuple):
+    """A game on the page of an entry."""
+
+    title: str
+    moves: str
+    svg: str
+
+
+class PlayerGames:
+    """The games from which the pages of all entries are made, asked for once for all entries."""
+
+    def __init__(self, results: LeagueResults) -> None:
+        self._results, self._opened = results, results.data.opened
+        condition = results.data.selection.condition
+        places = results.standings.select(opponent="entry").with_row_index("place")
+        self.openings = self._opened.sql(OPENING_SCORES.format(condition=condition)).unnest("sample")
+        self.samples = self._opened.sql(SAMPLE_GAMES.format(condition=condition), places=places).unnest("sample")
+
+    def find_worst_mistakes(self, name: str) -> list[Mistake]:
+        """Return the worst mistakes of an entry; none if no decision is judged."""
+        condition = f"({self._results.data.selection.condition}) AND agent = {quote_text_or_number(name)}"
+        return find_worst_mistakes(self._opened, condition, MISTAKES)
+
+    def find_openings(self, name: str) -> pl.DataFrame:
+        """Return the best and the worst openings of an entry, the best first."""
+        frame = self.openings.filter(agent=name).sort("score", "opening_number", descending=[True, False])
+        return frame if frame.height <= 2 * OPENINGS else pl.concat([frame.head(OPENINGS), frame.tail(OPENINGS)])
+
+    def read_plies(self, *games: pl.DataFrame | Sequence[Mistake]) -> Mapping[tuple[str, int], Plies]:
+        """Return the plies of games, by run and id. Each argument has them, one a row."""
+        keys = [
+            (row["run_id"], row["game_id"]) if isinstance(row, dict) else (row.run_id, row.game_id)
+            for rows in games
+            for row in (rows.iter_rows(named=True) if isinstance(rows, pl.DataFrame) else rows)
+        ]
+        return {key: tuple(plies) for key, plies in read_plies(self._opened, keys).items()} if keys else {}
+
+
+def render_player_page(results: LeagueResults, games: PlayerGames | None, name: str) -> str:
+    """Render the page of an entry; ``games`` is None if the league has no games yet."""
+    standings = results.standings
+    row = standings.filter(entry=name)
+    parts = _build_parts_from_games(results, games, name) if games else {"mistakes": [], "openings": [], "games": []}
+    return render_template(
+        "league_player.html",
+        title=name,
+        league=results.league.title,
+        standing=build_standings_table(row, "Standing"),
+        opponents=_build_opponents_table(results, name),
+        error=results.notes.error_by_entry.get(name, ""),
+        faults=results.list_faults(name),
+        forfeits=_describe_forfeits(row["forfeits"].item()),
+        check=read_entry_report(results.league.folder, name),
+        no_mistakes="None was found." if results.regrets else "No decision is judged yet.",
+        **parts,
+    )
+
+
+def _describe_forfeits(games: int) -> str:
+    if not games:
+        return "It forfeited no game."
+    return f"It forfeited {format_count_with_noun(games, 'game')}."
+
+
+def _build_opponents_table(results: LeagueResults, name: str) -> Table | None:
+    """Build the table of an entry's results against each opponent, from its own view; None if it has no games."""
+    pairings = [result for result in results.data.results_summed_over_runs if name in (result.first, result.second)]
+    if not pairings:
+        return None
+    own_view = [result if result.first == name else _swap_agents(result) for result in pairings]
+    return Table("Results against each opponent, in %", pairing_columns(pairings_frame(own_view)))
+
+
+def _swap_agents(result: PairingResult) -> PairingResult:
+    """Return a result from the view of the second agent. No two entries meet twice, so there are no clusters."""
+    return replace(
+        result, first=result.second, second=result.first, tally=result.tally.with_agents_swapped, clusters=None
+    )
+
+
+def _build_parts_from_games(results: LeagueResults, games: PlayerGames, name: str) -> dict[str, list[object]]:
+    rules = results.league.rules
+    mistakes = games.find_worst_mistakes(name) if results.regrets else []
+    openings, samples = games.find_openings(name), games.samples.filter(agent=name)
+    plies = games.read_plies(mistakes, openings, samples)
+    return {
+        "mistakes": [
+            _build_mistake_figure(mistake, rules, plies[mistake.run_id, mistake.game_id], number)
+            for number, mistake in enumerate(mistakes)
+        ],
+        "openings": [
+            _build_opening_figure(opening, rules, plies[opening["run_id"], opening["game_id"]], number)
+            for number, opening in enumerate(openings.iter_rows(named=True))
+        ],
+        "games": [
+            _build_sample_game(results, name, sample, plies[sample["run_id"], sample["game_id"]], number)
+            for number, sample in enumerate(samples.iter_rows(named=True))
+        ],
+    }
+
+
+def _build_mistake_figure(mistake: Mistake, rules: Rules, plies: Plies, number: int) -> Figure:
+    """Build the boards of a mistake as it was played: of a placement, before and after; of a gift, with the piece."""
+    before, (piece, cell) = plies[: mistake.ply], plies[mistake.ply]
+    if mistake.kind == "gift":
+        boards, choice = [Game(rules, before, piece)], f"gave {format_piece(piece)}"
+    else:
+        hand = NONE if rules.mover_chooses else piece
+        boards = [Game(rules, before, hand), Game(rules, plies[: mistake.ply + 1])]
+        choice = f"placed {format_piece(piece)} on {format_cell(cell)}"
+    change = f"a {VALUE_NAMES[mistake.value]} became a {VALUE_NAMES[mistake.value - mistake.regret]}"
+    saving = "" if mistake.saving is None else f"; {mistake.saving} of {mistake.choices} choices keep it"
+    game = format_short_game_name(mistake.run_id, mistake.game_id)
+    note = f"{change}{saving}; game {game}"
+    return Figure(f"Ply {mistake.ply}: {choice}", build_boards_picture(boards), f"mistake{number}-", note)
+
+
+def _build_opening_figure(opening: Mapping[str, object], rules: Rules, plies: Plies, number: int) -> Figure:
+    board = Game(rules, plies[: int(str(opening["imposed"]))])
+    title = f"Score {format_percent(float(str(opening['score'])))} %"
+    note = f"{format_count_with_noun(int(str(opening['games'])), 'game')}, opening {opening['opening_number']}"
+    return Figure(title, build_boards_picture([board]), f"opening{number}-", note)
+
+
+def _build_sample_game(
+    results: LeagueResults, name: str, sample: Mapping[str, object], plies: Plies, number: int
+) -> SampleGame:
+    record = results.data.records[str(sample["run_id"])]
+    opponent = next(label for label in record.labels if label != name)
+    result = RESULTS[float(str(sample["score"]))]
+    title = f"{result.capitalize()} against {opponent} in {format_count_with_noun(len(plies), 'ply', 'plies')}"
+    boards = [Game(record.rules, plies[: ply + 1]) for ply in range(len(plies))]
+    figure = Figure(title, build_boards_picture(boards), f"game{number}-")
+    return SampleGame(title, format_game(plies), figure.svg)

@@ -1,0 +1,196 @@
+"""``qarena league play``: plays the games that a league lacks, match by match."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from analytics.store.archive import ArchiveStore
+from analytics.store.texts import to_line
+from quarto.errors import RequestError
+from runners.arena.execution import execute_experiment
+from runners.arena.executors.base import THREADS, Executor
+from runners.arena.experiment import open_experiment
+from runners.arena.progress import Progress
+from runners.arena.request import RunRequest
+from runners.arena.storage import ArchiveOptions
+from runners.hosting.guarded_agent import GuardedAgent, StuckError
+from runners.league.budget import FIRST_GAMES, SHARES, share_games
+from runners.league.entry_reports import write_entry_report
+from runners.league.league_file import League
+from runners.league.matches import (
+    MAX_REASON_CHARACTERS,
+    Match,
+    add_to_match_note,
+    build_players,
+    list_matches,
+    list_matches_lacking_games,
+    read_notes,
+    update_notes,
+    write_notes,
+)
+
+SHORTEST_SECONDS = 1e-6  # of a game: clocks do not measure less
+
+
+@dataclass(frozen=True)
+class LeaguePlayOptions:
+    """How the games of a league are played. No option affects the games."""
+
+    isolation: str = "process"  # of entries that are not the project's own
+    threads: int = 1
+    executor: Executor = THREADS
+    command: str = "league play"  # as it was typed, for the records of runs
+
+
+class LeagueOutcome(NamedTuple):
+    """What a call of ``play_missing_games`` has done."""
+
+    matches: int  # that the league has
+    played_matches: int  # in which games were played
+    games: int  # that were played
+    errors: Mapping[str, str]  # why an entry cannot play, by its name
+    stopped: bool  # the user asked for it
+    run_ids: tuple[str, ...]  # of the matches
+
+
+def play_missing_games(
+    league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None = None
+) -> LeagueOutcome:
+    """Play the games that the matches of a league lack. Entries that cannot play do not stop the others.
+
+    Args:
+        league: The league.
+        options: How the games are played.
+        stop: Event that ends playing early. Finished games are kept, and another call plays the rest.
+        progress: Display of the number of games played, if there is one.
+
+    Raises:
+        RequestError: The archive cannot be written, or it is none.
+        FailureError: A file could not be written, or workers were lost. All games written before that are kept.
+
+    """
+    return LeaguePlay(league, options, stop, progress).play()
+
+
+class LeaguePlay:
+    """One call of ``play_missing_games``: the matches, what is noted about them, and what was played."""
+
+    def __init__(
+        self, league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None
+    ) -> None:
+        self._league, self._options, self._stop, self._progress = league, options, stop, progress
+        self._archive = ArchiveStore.open(league.root, create=True)
+        players, self._errors = build_players(league, options.isolation)
+        self._players = {player.name: player for player in players}
+        self._matches = list_matches(league, players)
+        self._notes = update_notes(read_notes(league.folder), self._matches, players, self._errors)
+        self._ready = set[str]()  # entries that were set up for the rules
+        self._played = dict[str, int]()  # games that this call played, by run
+
+    def play(self) -> LeagueOutcome:
+        """Play the missing games, and keep the notes of the league up to date."""
+        for name, error in self._errors.items():
+            write_entry_report(self._league.folder, name, f"cannot play: {error}")
+        write_notes(self._league.folder, self._notes)
+        if self._league.budget_seconds is None:
+            self._play_up_to(self._give_all(self._league.games))
+        else:
+            self._play_within(self._league.budget_seconds)
+        return LeagueOutcome(
+            len(self._matches),
+            sum(games > 0 for games in self._played.values()),
+            sum(self._played.values()),
+            self._errors,
+            self._stop.is_set(),
+            tuple(match.run_id for match in self._matches),
+        )
+
+    def _play_within(self, budget: float) -> None:
+        """Play two games of each match, and then as many as the budget allows, which the paces so far show."""
+        self._play_up_to(self._give_all(FIRST_GAMES))
+        for share in SHARES:
+            paces, played = self._measure_paces()
+            self._play_up_to(share_games(paces, played, self._league.games, share * budget))
+
+    def _give_all(self, games: int) -> dict[str, int]:
+        """Return the same number of games for each match, by run."""
+        return {match.run_id: games for match in self._matches}
+
+    def _measure_paces(self) -> tuple[dict[str, float], dict[str, int]]:
+        """Return the seconds a game and the number of games of each match that has games, by run."""
+        paces, played = dict[str, float](), dict[str, int]()
+        for match in self._matches:
+            record = self._archive.find_run(match.run_id)
+            games = self._archive.count_games(match.run_id) if record else 0
+            if record and games:
+                paces[match.run_id], played[match.run_id] = max(record.seconds / games, SHORTEST_SECONDS), games
+        return paces, played
+
+    def _play_up_to(self, games_by_run: Mapping[str, int]) -> None:
+        """Play what each match lacks of its number of games."""
+        lacking = list_matches_lacking_games(self._archive, self._matches, games_by_run)
+        if lacking and self._progress:
+            self._progress.start(sum(games for _, games in lacking))
+        for match, _ in lacking:
+            if self._stop.is_set():
+                return
+            # Both, so that the first broken entry does not hide another.
+            ready = [self._is_ready(name) for name in (match.first, match.second)]
+            if all(ready):
+                self._play_match(match, games_by_run[match.run_id])
+
+    def _is_ready(self, name: str) -> bool:
+        """Return whether an entry can play; it is set up for the rules once, which shows whether it is broken."""
+        if name not in self._ready and name not in self._errors:
+            try:
+                GuardedAgent(self._players[name].spec.build(), name, self._league.rules)
+            except RequestError as error:
+                self._note_broken_entry(name, to_line(str(error), MAX_REASON_CHARACTERS))
+            else:
+                self._ready.add(name)
+        return name in self._ready
+
+    def _note_broken_entry(self, name: str, error: str) -> None:
+        self._errors[name] = error
+        write_entry_report(self._league.folder, name, f"cannot play: {error}")
+        players = [player for player in self._players.values() if player.name not in self._errors]
+        self._notes = update_notes(self._notes, self._matches, players, self._errors)
+        write_notes(self._league.folder, self._notes)
+
+    def _play_match(self, match: Match, games: int) -> None:
+        """Play the games that a match lacks. If that fails, the reason is noted, and the league goes on."""
+        storage = ArchiveOptions(self._league.root, other_code="new", evaluations=True)
+        request = RunRequest(
+            match.spec,
+            games,
+            self._options.threads,
+            storage,
+            progress=False,
+            keep_going=True,
+            executor=self._options.executor,
+        )
+        progress = _ContinuedProgress(self._progress) if self._progress else None
+        faults, reason = list[str](), ""
+        try:
+            outcome = execute_experiment(open_experiment(request), self._options.command, self._stop, progress)
+            faults = [*outcome.misbehaviour]
+            self._played[match.run_id] = self._played.get(match.run_id, 0) + outcome.played
+        except (RequestError, StuckError) as error:
+            reason = str(error)
+        notes = add_to_match_note(self._notes, match, faults, reason)
+        if notes != self._notes:
+            self._notes = notes
+            write_notes(self._league.folder, notes)
+
+
+class _ContinuedProgress:
+    """The progress of one match as a part of the progress of all matches, which has begun already."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.advance, self.report_turns = progress.advance, progress.report_turns
+
+    def start(self, games: int) -> None:
+        """Do nothing, because the display shows the games of all matches."""

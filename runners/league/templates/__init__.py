@@ -1,0 +1,1 @@
+"""The files of a new league, which ``qarena league new`` copies."""

@@ -1,0 +1,192 @@
+"""Playing a league: every match is a run of two entries, so whatever happens plays only what is missing."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from analytics import open_archive
+from analytics.store.archive import ArchiveStore
+from quarto.rules import CLASSIC
+from runners.arena.code_fingerprints import build_code_record, fingerprint_agent_code, fingerprint_run_code
+from runners.arena.spec import RunSpec
+from runners.config.agents import load_agent
+from runners.league.budget import share_games
+from runners.league.checking import check_entries
+from runners.league.entry_reports import read_entry_report
+from runners.league.matches import read_notes
+from runners.league.standings import load_league_results
+from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league
+
+THREE = ("name: ann, agent: rule_based", "name: bob, agent: semi_random", "name: carl, agent: random")
+
+
+def read_standings(folder: Path) -> pl.DataFrame:
+    with opened(folder) as league, open_archive(league.root) as archive:
+        return load_league_results(league, archive).standings.drop("milliseconds")
+
+
+def list_files(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+
+
+def test_a_new_entry_plays_its_matches_and_nothing_else(tmp_path: Path) -> None:
+    first = play(write_league(tmp_path, *THREE))
+    assert (first.matches, first.played_matches, first.games) == (3, 3, 12)
+    assert ArchiveStore.open(tmp_path / "archive").list_recorded_run_ids() == sorted(first.run_ids)
+    again = play(tmp_path)
+    assert (again.matches, again.played_matches, again.run_ids) == (3, 0, first.run_ids)
+    files = list_files(tmp_path)
+    more = play(write_league(tmp_path, "name: dan, agent: dumb", *THREE))
+    assert (more.matches, more.played_matches, more.games) == (6, 3, 12)
+    assert {*first.run_ids} < {*more.run_ids}
+    assert files.items() <= list_files(tmp_path).items()
+
+
+def test_matches_share_their_openings(tmp_path: Path) -> None:
+    play(write_league(tmp_path, *THREE))
+    with open_archive(tmp_path / "archive") as archive:
+        openings = archive.sql(
+            "SELECT opening_number, count(DISTINCT imposed) AS openings, count(*) AS games FROM games JOIN "
+            "(SELECT run_id, game_id, list((piece, cell) ORDER BY ply) AS imposed FROM plies WHERE ply < 2 "
+            "GROUP BY ALL) USING (run_id, game_id) GROUP BY ALL"
+        )
+    assert openings["games"].sum() == 12
+    assert openings["openings"].to_list() == [1, 1]
+
+
+def test_a_league_that_was_stopped_gives_the_same_table(tmp_path: Path) -> None:
+    settings = "games: 40\nregret: false\n"
+    whole = write_league(tmp_path / "whole", *THREE, settings=settings)
+    play(whole)
+    stopped = write_league(tmp_path / "stopped", *THREE, settings=settings)
+    calls = 0
+    while True:
+        stop = threading.Event()
+        outcome = play(stopped, stop, StopAfter(stop, 1))
+        if not outcome.games:
+            break
+        calls += 1
+    assert calls >= 3
+    assert_frame_equal(read_standings(stopped), read_standings(whole))
+
+
+def test_a_changed_entry_plays_its_matches_again_and_old_games_stay(tmp_path: Path) -> None:
+    entries = (f"name: own, agent: league_first, {HERE}", *THREE[:2])
+    first = play(write_league(tmp_path, *entries))
+    code = tmp_path / "entries" / "league_first.py"
+    code.write_text(f"{code.read_text()}\n# better now\n")
+    changed = play(tmp_path)
+    assert (changed.played_matches, changed.games) == (2, 8)
+    assert len({*first.run_ids} & {*changed.run_ids}) == 1
+    with open_archive(tmp_path / "archive") as archive:
+        assert archive.runs().frame["games"].sum() == 20
+    assert read_standings(tmp_path)["games"].to_list() == [8, 8, 8]
+
+
+def test_broken_entries_do_not_stop_the_others(tmp_path: Path) -> None:
+    folder = write_league(
+        tmp_path,
+        *THREE[:2],
+        f"name: lost, agent: league_lost, {HERE}",
+        "name: nowhere, agent: polito, folder: entries/nobody, player: main.Player",
+        f"name: cheat, agent: league_cheat, {HERE}",
+        f"name: hot, agent: league_hot, {HERE}",
+        f"name: yaml, agent: league_yaml, {HERE}",
+    )
+    (folder / "entries" / "agent" / "league_yaml.yaml").write_text("_target_: [\n")
+    outcome = play(folder)
+    assert outcome.errors.keys() == {"lost", "nowhere", "yaml"}
+    assert (outcome.matches, outcome.games) == (6, 24)
+    assert "no_such_module_of_a_student" in read_entry_report(folder, "lost")
+    assert "'entries/nobody' is no folder in" in read_entry_report(folder, "nowhere")
+    standings = read_standings(folder)
+    assert {*standings["entry"][:2]} == {"ann", "bob"}
+    remarks = dict(standings.select("entry", "remark").iter_rows())
+    assert remarks["lost"].startswith("cannot play: ")
+    assert "answered with an illegal turn" in remarks["cheat"]
+    assert "raised RuntimeError: <script>alert(1)</script>" in remarks["hot"]
+    assert "\x1b" not in remarks["hot"]
+    forfeits = dict(standings.select("entry", "forfeits").iter_rows())
+    assert forfeits["cheat"] + forfeits["hot"] == 20  # all of their games: one of the two forfeits where they meet
+    assert (forfeits["ann"], forfeits["lost"]) == (0, 0)
+
+
+@pytest.mark.slow  # a process starts for each turn
+def test_a_process_that_dies_forfeits_and_the_league_goes_on(tmp_path: Path) -> None:
+    folder = write_league(tmp_path, *THREE[:2], "name: crash, agent: league_crash", settings=QUICK.replace("4", "2"))
+    outcome = play(folder)
+    assert (outcome.games, outcome.errors) == (6, {})
+    standings = read_standings(folder)
+    assert standings.filter(entry="crash")["forfeits"].item() == 4
+
+
+def test_each_entry_is_checked_and_its_report_lies_beside_it(tmp_path: Path) -> None:
+    folder = write_league(
+        tmp_path, THREE[0], f"name: hot, agent: league_hot, {HERE}", f"name: lost, agent: league_lost, {HERE}"
+    )
+    with opened(folder) as league:
+        checks = {check.name: check for check in check_entries(league, "process", 30.0)}
+    assert [check.is_fine for check in checks.values()] == [True, False, False]
+    assert "checks/hot.txt" in checks["hot"].summary
+    assert "raised RuntimeError" in read_entry_report(folder, "hot")
+    assert "no_such_module_of_a_student" in read_entry_report(folder, "lost")
+    assert read_entry_report(folder, "ann").startswith("ok   legal: every turn")
+
+
+def test_a_match_has_the_code_that_its_run_records() -> None:
+    specs = load_agent("mcts"), load_agent("random")
+    agents = [spec.build() for spec in specs]
+    record = build_code_record(RunSpec(CLASSIC, specs, ((0, 1),), 1, 0), agents)
+    codes = [fingerprint_agent_code(spec, agent) for spec, agent in zip(specs, agents, strict=True)]
+    assert codes == [*record["agents"].values()]
+    assert fingerprint_run_code(codes) == record["fingerprint"]
+
+
+def test_notes_of_another_seed_are_left_out(tmp_path: Path) -> None:
+    play(write_league(tmp_path, *THREE))
+    assert len(read_notes(tmp_path).matches) == 3
+    write_league(tmp_path, *THREE, settings=f"{QUICK}seed: 2\n")
+    assert read_standings(tmp_path)["games"].sum() == 0
+    assert play(tmp_path).games == 12
+    assert read_standings(tmp_path)["games"].sum() == 24
+
+
+# Budgets.
+
+
+def test_under_a_budget_slow_matches_get_fewer_games() -> None:
+    paces = {"slow": 10.0, "quick": 0.01, "middle": 1.0}
+    assert share_games(paces, {}, 100, 1e6) == {"slow": 100, "quick": 100, "middle": 100}
+    games = share_games(paces, {}, 100, 200.0)
+    assert games == {"slow": 8, "quick": 100, "middle": 98}
+    assert sum(paces[match] * count for match, count in games.items()) <= 200.0
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.0, 33.3, 500.0])
+def test_games_under_a_budget_are_even_and_never_fewer_than_played(budget: float) -> None:
+    games = share_games({"one": 3.0, "two": 0.7}, {"one": 8}, 50, budget)
+    assert all(count % 2 == 0 and 2 <= count <= 50 for count in games.values())
+    assert games["one"] >= 8
+
+
+def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Path) -> None:
+    outcome = play(write_league(tmp_path, *THREE, settings="games: 40\nregret: false\nbudget: 0.000001s\n"))
+    assert outcome.games == 6
+    outcome = play(write_league(tmp_path, *THREE, settings="games: 40\nregret: false\nbudget: 2h\n"))
+    assert outcome.games == 3 * 40 - 6
+
+
+def test_an_entry_that_breaks_when_it_is_set_up_has_no_match_that_lacks_games(tmp_path: Path) -> None:
+    rules = f"{QUICK}rules: own_piece\n"  # under which the mover chooses, and some agents do not play
+    folder = write_league(tmp_path, "name: a, agent: random", "name: b, agent: dumb", THREE[0], settings=rules)
+    outcome = play(folder)
+    assert outcome.errors.keys() == {"ann"}
+    assert read_entry_report(folder, "ann").startswith("cannot play: ")
+    with opened(folder) as league, open_archive(league.root) as archive:
+        results = load_league_results(league, archive)
+        assert (len(results.match_notes), results.missing_matches) == (1, 0)
