@@ -272,5 +272,6 @@ def build_parts_table(label: str, parts: TurnParts) -> Table:
             ResultColumn("microseconds", [f"{value:,.2f}" for value in rows.values()]),
             ResultColumn("%", [f"{100 * value / total:.0f}" for value in rows.values()]),
         ],
-        f"{label} against random, {format_count_with_noun(parts.games, 'game')} in a block, one thread: what a turn is made of",
+        f"{label} against random, {format_count_with_noun(parts.games, 'game')} in a block, one thread: "
+        "what a turn is made of",
     )
