@@ -27,6 +27,8 @@ Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 FieldForm = int | Mapping[int, Any] | list[Any]
 StructForm = Mapping[int, FieldForm]
 
+STATISTICS = 12  # the field of a column of a row group with its least and its largest value, by id
+
 _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
 
@@ -96,9 +98,9 @@ def decode_struct(
 ) -> tuple[dict[int, Any], int]:
     """Decode the struct at ``offset``; return the values of the fields in ``field_forms``, by id, and the end offset.
 
-    The places of all texts that are skipped are added to ``skipped_texts``: the result depends on their lengths, but
-    not on their bytes. The bytes are not trusted. Raises ``IndexError`` if the bytes end too early, ``ValueError`` or
-    ``RecursionError`` if they do not follow Thrift's compact protocol.
+    The places of all texts in skipped statistics are added to ``skipped_texts``: the result depends on their lengths,
+    but not on their bytes. The bytes are not trusted. Raises ``IndexError`` if the bytes end too early, ``ValueError``
+    or ``RecursionError`` if they do not follow Thrift's compact protocol.
     """
     identifier, values = 0, dict[int, Any]()
     while head := content[offset]:
@@ -109,7 +111,7 @@ def decode_struct(
             identifier, offset = _decode_zigzag(content, offset)
         form = field_forms.get(identifier)
         if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
-            offset = _find_value_end(content, offset, kind, skipped_texts)
+            offset = _find_value_end(content, offset, kind, skipped_texts if identifier == STATISTICS else [])
         elif identifier in values:
             raise ValueError(f"field {identifier} is repeated")
         elif kind in _VARINT_KINDS and (byte := content[offset]) < 0x80:  # most numbers: not worth a call
@@ -219,10 +221,11 @@ MAX_CACHED_FOOTER_BYTES = 1 << 13  # a larger footer is that of a large file, of
 
 
 class Footer(NamedTuple):
-    """The number of rows and the names of the columns that the footer of a table's file states."""
+    """What the footer of a table's file states: the number of rows, the names of the columns, the places of values."""
 
     rows: int
     columns: tuple[str, ...]
+    chunks: tuple[tuple[slice, ...], ...]  # by row group and column: the bytes of the file that hold its values
 
 
 # What the footer says of a column of a row group: its codec, its values, its bytes unpacked and packed, and the offsets
@@ -307,8 +310,8 @@ class _SoundFooters:
     """A cache of checked footers, because thousands of files may have footers that differ in statistics only.
 
     Decoding a footer takes twenty times as long as finding it here. A footer is found if it agrees with one that was
-    checked in all bytes that the check looked at, which are all but skipped texts, such as the least and the largest
-    value of a column.
+    checked in all bytes but those of the least and the largest value of each column. All files whose footers agree get
+    the same object.
     """
 
     def __init__(self) -> None:
@@ -328,7 +331,7 @@ class _SoundFooters:
     def add(
         self, content: bytes, skipped_texts: Iterable[slice], size: int, storage: AllowedStorage, footer: Footer
     ) -> None:
-        """Add a checked footer, whose check did not look at any of ``skipped_texts`` nor at the rest of the file."""
+        """Add a checked footer; the check looked neither at ``skipped_texts`` nor at the rest of the file."""
         if len(content) > MAX_CACHED_FOOTER_BYTES:
             return
         if self._count == MAX_CACHED_FOOTERS:
@@ -380,7 +383,14 @@ def _parse_footer(
     _check_sound(all(name.isprintable() for name, _ in elements))  # they are shown
     _check_sound(min((rows for rows, _ in groups), default=0) >= 0 and footer[3] == sum(rows for rows, _ in groups))
     columns = [_SchemaColumn(name, physical) for name, physical in elements if physical is not None]
-    return Footer(footer[3], tuple(name for name, _ in elements)), columns, groups
+    places = tuple(tuple(map(_find_chunk, chunks)) for _, chunks in groups)
+    return Footer(footer[3], tuple(name for name, _ in elements), places), columns, groups
+
+
+def _find_chunk(chunk: Mapping[int, int]) -> slice:
+    """Return the place of a column of a row group in its file; ``_count_memory_bytes`` checks that it is stated."""
+    first = chunk.get(DICTIONARY) or chunk.get(DATA, 0)
+    return slice(first, first + chunk[PACKED])
 
 
 def _count_memory_bytes(
@@ -403,9 +413,9 @@ def _count_memory_bytes(
         raise _build_storage_error(column, "pages packed by", chunk[CODEC], CODEC_NAMES)
     sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
     if _has_unchecked_pages(column, chunk):
-        at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
-        end = at + chunk[PACKED]
-        while at < end:
+        place, pages = _find_chunk(chunk), 0
+        at = place.start
+        while at < place.stop:
             header, size = _read_page_header_and_size(file, at)
             _check_sound(min(header[2], header[3]) >= 0)
             if column.physical == BYTE_ARRAY:

@@ -28,7 +28,6 @@ from analytics.store.parquet.metadata import (
     LIST,
     STRUCT,
     THIRD_PARTY_STORAGE,
-    Footer,
     decode_struct,
     encode_struct,
     encode_varint,
@@ -259,7 +258,7 @@ def test_footers_say_what_readers_find() -> None:
         frame, footer = pl.read_parquet(content, hive_partitioning=False), read_footer(io.BytesIO(content))
         assert footer.rows == len(frame)
         assert set(frame.columns) <= set(footer.columns)
-    assert read_footer(io.BytesIO(short())) == Footer(3, ("value",))
+    assert read_footer(io.BytesIO(short()))[:2] == (3, ("value",))
 
 
 def test_what_is_no_parquet_file_is_said_at_once() -> None:
@@ -307,7 +306,7 @@ def test_a_footer_that_was_read_before_tells_the_same_and_hides_no_damage(monkey
         outcomes.add(str(cold))
         with monkeypatch.context() as patch:
             patch.setattr(metadata, "decode_struct", count_and_decode)
-            assert read_footer_or_error(same) == read_footer_or_error(sound) == metadata.Footer(2, ("value",))
+            assert read_footer(io.BytesIO(same)) is read_footer(io.BytesIO(sound))
     assert len(outcomes) > 2
     assert not decoded  # the footer of the other file was not decoded
 
