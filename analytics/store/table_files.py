@@ -101,6 +101,9 @@ def _decode_checked_file_in_parts(
     stored_schema = _call_polars(scanned.collect_schema)
     if stored_schema != schema:
         raise ValueError(f"has columns {dict(stored_schema)}, not {', '.join(schema)} of the right types")
+    if 0 < total_rows <= (rows_per_part or total_rows):
+        yield check_no_nulls(_call_polars(scanned.collect))
+        return
     for first in range(
         0, total_rows, rows_per_part or max(1, total_rows)
     ):  # no name is given to a part: its reader alone keeps it
