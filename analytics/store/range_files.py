@@ -10,8 +10,9 @@ import hashlib
 import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import PurePath
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,11 +30,11 @@ from analytics.store.game_tables import (
     evaluations_to_frame_if_complete,
 )
 from analytics.store.parquet.encoder import encode_parquet
-from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, compute_checksum
+from analytics.store.parquet.repeated_chunks import FilesToDecode, select_files_to_decode
+from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, compute_checksum, parse_file_name
 from analytics.store.records import RunRecord
 from analytics.store.schema import (
     EVALUATIONS_SCHEMA,
-    FORFEIT_COLUMNS,
     PAIR_COLUMNS,
     SINGLE_COLUMNS,
     TABLE_SCHEMAS,
@@ -43,7 +44,8 @@ from analytics.store.table_files import (
     VERIFY_REMEDY,
     build_checked_games,
     build_games_without_plies,
-    check_content_and_count_rows,
+    check_content_and_read_footer,
+    check_no_nulls,
     damaged_file_error,
     read_file_in_parts,
     read_table_file,
@@ -266,7 +268,8 @@ def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.m
         run_id: Ranges(stored for stored in archive.list_effective_ranges(run_id, "tallies") if stored.end <= end)
         for run_id in run_ids
     }
-    paths = [archive.folder("tallies", run_id) / stored.name for run_id, held in run_ranges.items() for stored in held]
+    folders = {run_id: archive.folder("tallies", run_id) for run_id in run_ranges}
+    paths = [folders[run_id] / stored.name for run_id, held in run_ranges.items() for stored in held]
     try:
         with explain_errors("read", archive.root / "tallies"):
             contents = archive.backend.read_all(paths)
@@ -284,8 +287,15 @@ def read_tallies(archive: ArchiveStore, run_ids: Sequence[str], end: int = sys.m
     }
 
 
+class TallyCounts(NamedTuple):
+    """The rows of tables of tallies."""
+
+    pairing: NDArray[np.int64]  # [R]
+    counts: NDArray[np.int64]  # [R, columns after the first]
+
+
 def _sum_run_tallies(
-    archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[dict[int, Tally]], end: int
+    archive: ArchiveStore, run_id: str, tally_ranges: Ranges, range_tallies: Sequence[TallyCounts], end: int
 ) -> dict[int, Tally]:
     """Sum a run's tallies by pairing: stored tallies, and counts of the games in ranges without stored tallies.
 
@@ -296,8 +306,19 @@ def _sum_run_tallies(
         for stored in archive.list_effective_ranges(run_id).select_beginning_outside(tally_ranges)
         if stored.first < end
     ]
-    summed = sum_tallies_by_key(item for tallies in (*range_tallies, *counted_now) for item in tallies.items())
+    stored_sums = _sum_tally_counts(range_tallies)
+    summed = sum_tallies_by_key(item for tallies in (stored_sums, *counted_now) for item in tallies.items())
     return dict(sorted(summed.items()))
+
+
+def _sum_tally_counts(tables: Sequence[TallyCounts]) -> dict[int, Tally]:
+    """Sum the rows of tables of tallies by pairing."""
+    if not tables:
+        return {}
+    pairings, index = np.unique(np.concatenate([table.pairing for table in tables]), return_inverse=True)
+    sums = np.zeros((len(pairings), len(TALLIES_SCHEMA) - 1), np.int64)
+    np.add.at(sums, index, np.concatenate([table.counts for table in tables]))
+    return dict(zip(pairings.tolist(), map(_tally_from_counts, sums.tolist()), strict=True))
 
 
 def _count_range_tallies(archive: ArchiveStore, run_id: str, stored: StoredRange, end: int) -> dict[int, Tally]:
@@ -312,11 +333,11 @@ FileContent = tuple[PurePath, bytes]  # the path of a file, and its content
 MAX_CACHED_FILES = 1 << 16
 
 # The tallies of files by the name of the file and the SHA-256 of its bytes: a page asks for the tallies of thousands of
-# files anew whenever the archive has changed, and parsing a file takes ten times as long as reading it.
-_cached_tallies: dict[tuple[str, bytes], dict[int, Tally]] = {}
+# files anew whenever the archive has changed, and parsing a file takes longer than reading it.
+_cached_tallies: dict[tuple[str, bytes], TallyCounts] = {}
 
 
-def _get_or_parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
+def _get_or_parse_tally_files(files: Sequence[FileContent]) -> list[TallyCounts]:
     """Return the tallies of each file, from the cache if possible and otherwise from the file's content."""
     keys = [(path.name, hashlib.sha256(content).digest()) for path, content in files]
     tallies_by_key = {key: tallies for key in keys if (tallies := _cached_tallies.get(key)) is not None}
@@ -329,21 +350,40 @@ def _get_or_parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Ta
     return [tallies_by_key[key] for key in keys]
 
 
-def _parse_tally_files(files: Sequence[FileContent]) -> list[dict[int, Tally]]:
-    """Parse the tallies of all files as one table, because parsing one file at a time takes four times as long."""
+def _parse_tally_files(files: Sequence[FileContent]) -> list[TallyCounts]:
+    """Parse the tallies of all files as one table, because parsing one file at a time takes far longer."""
     if not files:
         return []
     try:
-        sizes = [check_content_and_count_rows(io.BytesIO(content), path.name) for path, content in files]
-        frame = pl.read_parquet([content for _, content in files], hive_partitioning=False)
+        footers = [check_content_and_read_footer(io.BytesIO(content), path.name) for path, content in files]
+        selection = select_files_to_decode([content for _, content in files], footers)
+        frame = pl.read_parquet([files[index][1] for index in selection.indices], hive_partitioning=False)
+        if frame.schema == TALLIES_SCHEMA:
+            tallies = _build_tally_counts(check_no_nulls(frame), selection, [path.name for path, _ in files])
     except (ValueError, pl.exceptions.PolarsError) as error:
         if len(files) > 1:  # which of them is it?
             return [file_tallies for file in files for file_tallies in _parse_tally_files([file])]
         raise FailureError(f"{files[0][0]} {error}: remove it, it follows from the games") from error
     if frame.schema != TALLIES_SCHEMA:
         raise damaged_file_error(files[0][0], "does not have the columns of tallies")
-    rows = frame.iter_rows(named=True)
-    return [tallies_from_rows(islice(rows, size)) for size in sizes]
+    ends = np.cumsum(selection.rows)[:-1]
+    return [*map(TallyCounts, np.split(tallies.pairing, ends), np.split(tallies.counts, ends))]
+
+
+def _build_tally_counts(decoded: pl.DataFrame, selection: FilesToDecode, names: Sequence[str]) -> TallyCounts:
+    """Build the tallies of all files from the rows of the files that were decoded.
+
+    Raises ``ValueError`` if a file has a pairing twice, or counts that the games of its units cannot have.
+    """
+    pairing, *columns = selection.expand(decoded)
+    most = [0 if (named := parse_file_name(name)) is None else named.max_rows for name in names]
+    counts, limit = np.stack(columns, axis=1), np.repeat(most, selection.rows)
+    if (counts < 0).any() or (counts > limit[:, np.newaxis]).any():
+        raise ValueError("has counts that the games of its units cannot have")
+    file_number = np.repeat(np.arange(len(names)), selection.rows)
+    if (np.diff((file_number << 32) + pairing) <= 0).any():
+        raise ValueError("does not have its pairings in ascending order")
+    return TallyCounts(pairing.astype(np.int64), counts)
 
 
 def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
@@ -374,17 +414,11 @@ def _tally_to_counts(tally: Tally) -> Iterable[int]:
     return *(n for row in (*tally.pairs, *tally.singles, *forfeits) for n in row), tally.plies
 
 
-def tallies_from_rows(rows: Iterable[Mapping[str, int]]) -> dict[int, Tally]:
-    """Sum the tallies of each pairing from rows of tables with ``TALLIES_SCHEMA``."""
-    return dict(sorted(sum_tallies_by_key((row["pairing"], _tally_from_row(row)) for row in rows).items()))
-
-
-def _tally_from_row(row: Mapping[str, int]) -> Tally:
-    pairs, singles, forfeits = (
-        [[row[name] for name in columns[first : first + size]] for first in range(0, len(columns), size)]
-        for columns, size in ((PAIR_COLUMNS, 3), (SINGLE_COLUMNS, 3), (FORFEIT_COLUMNS, 2))
-    )
-    return build_tally({"pairs": pairs, "singles": singles}, forfeits, row["plies"])
+def _tally_from_counts(counts: Sequence[int]) -> Tally:
+    """Build a tally from the columns of ``TALLIES_SCHEMA`` after the first, in order."""
+    rows = [counts[first : first + 3] for first in range(0, len(PAIR_COLUMNS) + len(SINGLE_COLUMNS), 3)]
+    forfeits = [counts[first : first + 2] for first in range(3 * len(rows), len(counts) - 1, 2)]
+    return build_tally({"pairs": rows[:3], "singles": rows[3:]}, forfeits, counts[-1])
 
 
 # Contradictions. Fingerprints in names decide wherever the files of one set make up a file of the other. Only where

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from analytics.store.files.backend import Backend
 from analytics.store.game_tables import RangeGames
-from analytics.store.parquet.metadata import read_footer
+from analytics.store.parquet.metadata import Footer, read_footer
 from analytics.store.ranges import UnitLine, parse_file_name
 from analytics.store.schema import TABLE_SCHEMAS
 from analytics.store.texts import format_count_with_noun
@@ -60,7 +60,7 @@ def read_parts_or_raise_value_error(
     try:
         with backend.open(path) as file:
             yield from _decode_checked_file_in_parts(
-                file, schema, check_content_and_count_rows(file, path.name), rows_per_part
+                file, schema, check_content_and_read_footer(file, path.name).rows, rows_per_part
             )
     except FileNotFoundError:
         raise
@@ -73,8 +73,8 @@ def damaged_file_error(path: PurePath, reason: object) -> FailureError:
     return FailureError(f"{path} {reason}: {VERIFY_REMEDY}")
 
 
-def check_content_and_count_rows(file: io.BufferedIOBase, name: str) -> int:
-    """Return the number of rows in a table's file, without reading its columns.
+def check_content_and_read_footer(file: io.BufferedIOBase, name: str) -> Footer:
+    """Return the footer of a table's file, without reading its columns.
 
     Raises ``ValueError`` if the content of the file does not match its ``name``.
     """
@@ -83,13 +83,14 @@ def check_content_and_count_rows(file: io.BufferedIOBase, name: str) -> int:
         raise ValueError("does not have the name of a table's file")
     if not hashlib.file_digest(file, "sha256").hexdigest().startswith(named.checksum):
         raise ValueError("has other bytes than its name says: some have changed since it was written")
-    rows = read_footer(file).rows
+    footer = read_footer(file)
+    rows = footer.rows
     if rows > named.max_rows:
         raise ValueError(
             f"has {format_count_with_noun(rows, 'row')}: a table of "
             f"{format_count_with_noun(named.units, 'unit')} has at most {named.max_rows:,}"
         )
-    return rows
+    return footer
 
 
 def _decode_checked_file_in_parts(
@@ -100,13 +101,17 @@ def _decode_checked_file_in_parts(
     stored_schema = _call_polars(scanned.collect_schema)
     if stored_schema != schema:
         raise ValueError(f"has columns {dict(stored_schema)}, not {', '.join(schema)} of the right types")
+    if 0 < total_rows <= (rows_per_part or total_rows):
+        yield check_no_nulls(_call_polars(scanned.collect))
+        return
     for first in range(
         0, total_rows, rows_per_part or max(1, total_rows)
     ):  # no name is given to a part: its reader alone keeps it
-        yield _check_no_nulls(_call_polars(scanned.slice(first, rows_per_part or total_rows).collect))
+        yield check_no_nulls(_call_polars(scanned.slice(first, rows_per_part or total_rows).collect))
 
 
-def _check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
+def check_no_nulls(part: pl.DataFrame) -> pl.DataFrame:
+    """Return ``part``, or raise ``ValueError`` if it holds nulls."""
     if sum(part.null_count().row(0)):
         raise ValueError("holds nulls")
     return part

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from analytics.questions.columns import format_short_game_name
 from analytics.store.archive import ArchiveStore, check_record_format
 from analytics.store.marker import check_is_or_can_become_archive, read_marker_content
 from analytics.store.range_files import write_game_tables
-from analytics.store.ranges import Range, UnitLine, split_into_files
+from analytics.store.ranges import Range, Ranges, UnitLine, split_into_files
 from analytics.store.records import (
     RunRecord,
     add_code_with_same_games,
@@ -60,6 +61,15 @@ class Experiment:
     @property
     def unit_line(self) -> UnitLine:
         return self.request.spec.unit_line
+
+    @cached_property
+    def stored_ranges(self) -> Ranges:
+        """The ranges of units that the archive had when this was first asked.
+
+        For each file of games, listing them again would take a time that grows with the square of the number of files.
+        If others have stored a range since, its games may be written again, which is harmless.
+        """
+        return self.archive.list_effective_ranges(self.run_id)
 
     def missing_units(self, games_per_pairing: int) -> list[Range]:
         """Return the ranges of units that the archive lacks if each pairing is to have ``games_per_pairing`` games."""
@@ -337,7 +347,7 @@ class RangeWriter:
 
     def __init__(self, experiment: Experiment, first_unit: int, total_units: int | None = None) -> None:
         self.written: list[Range] = []
-        self._archive, self._spec = experiment.archive, experiment.request.spec
+        self._experiment, self._archive, self._spec = experiment, experiment.archive, experiment.request.spec
         self._storage = experiment.request.storage
         self._first = self._end = first_unit  # the range of units whose games are held
         self._total = total_units
@@ -420,10 +430,7 @@ class RangeWriter:
             cut_blocks = [
                 cut_block for block in self._blocks if (cut_block := self._cut_block(block, first, end)) is not None
             ]
-            is_stored = (
-                self._storage.evaluations
-                and self._archive.list_effective_ranges(spec.run_id).find_range(first) is not None
-            )
+            is_stored = self._storage.evaluations and self._experiment.stored_ranges.find_range(first) is not None
             write_game_tables(
                 self._archive, spec.run_id, spec.unit_line, spec.pairing_labels, (first, end), cut_blocks, is_stored
             )

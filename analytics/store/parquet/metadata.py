@@ -27,6 +27,8 @@ Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 FieldForm = int | Mapping[int, Any] | list[Any]
 StructForm = Mapping[int, FieldForm]
 
+STATISTICS = 12  # the field of a column of a row group with its least and its largest value, by id
+
 _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
 
@@ -91,11 +93,14 @@ def build_list_field(identifier: int, kind: int, values: list[bytes]) -> Field:
     return identifier, LIST, head + b"".join(values)
 
 
-def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple[dict[int, Any], int]:
+def decode_struct(
+    content: bytes, offset: int, field_forms: StructForm, skipped_texts: list[slice]
+) -> tuple[dict[int, Any], int]:
     """Decode the struct at ``offset``; return the values of the fields in ``field_forms``, by id, and the end offset.
 
-    The bytes are not trusted. Raises ``IndexError`` if the bytes end too early, ``ValueError`` or ``RecursionError`` if
-    they do not follow Thrift's compact protocol.
+    The places of all texts in skipped statistics are added to ``skipped_texts``: the result depends on their lengths,
+    but not on their bytes. The bytes are not trusted. Raises ``IndexError`` if the bytes end too early, ``ValueError``
+    or ``RecursionError`` if they do not follow Thrift's compact protocol.
     """
     identifier, values = 0, dict[int, Any]()
     while head := content[offset]:
@@ -106,17 +111,17 @@ def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple
             identifier, offset = _decode_zigzag(content, offset)
         form = field_forms.get(identifier)
         if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
-            offset = _find_value_end(content, offset, kind)
+            offset = _find_value_end(content, offset, kind, skipped_texts if identifier == STATISTICS else [])
         elif identifier in values:
             raise ValueError(f"field {identifier} is repeated")
         elif kind in _VARINT_KINDS and (byte := content[offset]) < 0x80:  # most numbers: not worth a call
             values[identifier], offset = (byte >> 1) ^ -(byte & 1), offset + 1
         else:
-            values[identifier], offset = _decode_value(content, offset, form)
+            values[identifier], offset = _decode_value(content, offset, form, skipped_texts)
     return values, offset + 1
 
 
-def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, int]:
+def _decode_value(content: bytes, offset: int, form: FieldForm, skipped_texts: list[slice]) -> tuple[Any, int]:
     """Decode the value of the given form at ``offset``; return the value and the offset of its end."""
     if form == BINARY:
         size, offset = _decode_varint(content, offset)
@@ -124,13 +129,13 @@ def _decode_value(content: bytes, offset: int, form: FieldForm) -> tuple[Any, in
     if isinstance(form, int):
         return _decode_zigzag(content, offset)
     if isinstance(form, Mapping):
-        return decode_struct(content, offset, form)
+        return decode_struct(content, offset, form, skipped_texts)
     head, offset = content[offset], offset + 1
     size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
     values = []
     for _ in range(size):
         _check_sound(head & 15 == STRUCT)
-        value, offset = decode_struct(content, offset, form[0])
+        value, offset = decode_struct(content, offset, form[0], skipped_texts)
         values.append(value)
     return values, offset
 
@@ -157,10 +162,10 @@ def _decode_varint(content: bytes, offset: int) -> tuple[int, int]:
     return number | byte << shift, offset + 1
 
 
-def _find_value_end(content: bytes, offset: int, kind: int) -> int:
+def _find_value_end(content: bytes, offset: int, kind: int, skipped_texts: list[slice]) -> int:
     """Return the offset at which the value at ``offset`` ends, without decoding the value.
 
-    Most of a footer is skipped in this way.
+    Most of a footer is skipped in this way. The places of texts are added to ``skipped_texts``.
     """
     if kind in _VARINT_KINDS:
         while content[offset] >= 0x80:
@@ -168,9 +173,10 @@ def _find_value_end(content: bytes, offset: int, kind: int) -> int:
         return offset + 1
     if kind == BINARY:
         size, offset = _decode_varint(content, offset)
+        skipped_texts.append(slice(offset, offset + size))
         return offset + size
     if kind == STRUCT:
-        return _find_struct_end(content, offset)
+        return _find_struct_end(content, offset, skipped_texts)
     if kind in (LIST, SET):
         head, offset = content[offset], offset + 1
         size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
@@ -178,23 +184,24 @@ def _find_value_end(content: bytes, offset: int, kind: int) -> int:
         if element_kind in SIZES:  # however many a stranger says there are
             return offset + size * SIZES[element_kind]
         for _ in range(size):
-            offset = _find_value_end(content, offset, element_kind)
+            offset = _find_value_end(content, offset, element_kind, skipped_texts)
         return offset
     if kind not in SIZES:
         raise ValueError(f"type {kind}")
     return offset + SIZES[kind]
 
 
-def _find_struct_end(content: bytes, offset: int) -> int:
+def _find_struct_end(content: bytes, offset: int, skipped_texts: list[slice]) -> int:
     """Return the offset at which the struct at ``offset`` ends. Short values are skipped here, without a call."""
     while head := content[offset]:
-        offset, kind = offset + 1 if head >> 4 else _find_value_end(content, offset + 1, I64), head & 15
-        if kind == BINARY and content[offset] < 0x80:
-            offset += 1 + content[offset]
+        offset, kind = offset + 1 if head >> 4 else _find_value_end(content, offset + 1, I64, skipped_texts), head & 15
+        if kind == BINARY and (size := content[offset]) < 0x80:
+            skipped_texts.append(slice(offset + 1, offset + 1 + size))
+            offset += 1 + size
         elif kind in _VARINT_KINDS and content[offset] < 0x80:
             offset += 1
         else:
-            offset = _find_value_end(content, offset, kind)
+            offset = _find_value_end(content, offset, kind, skipped_texts)
     return offset + 1
 
 
@@ -209,13 +216,16 @@ USUAL_PAGE_HEADER_BYTES = 512  # that are read of it at first
 MESSAGE_CHARACTERS = 80  # letters of the name of a column in a message
 UNCOMPRESSED = 0  # codec
 FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
+MAX_CACHED_FOOTERS = 1 << 10
+MAX_CACHED_FOOTER_BYTES = 1 << 13  # a larger footer is that of a large file, of which there are few
 
 
 class Footer(NamedTuple):
-    """The number of rows and the names of the columns that the footer of a table's file states."""
+    """What the footer of a table's file states: the number of rows, the names of the columns, the places of values."""
 
     rows: int
     columns: tuple[str, ...]
+    chunks: tuple[tuple[slice, ...], ...]  # by row group and column: the bytes of the file that hold its values
 
 
 # What the footer says of a column of a row group: its codec, its values, its bytes unpacked and packed, and the offsets
@@ -267,8 +277,13 @@ def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) 
     a column that is stored in a way that ``storage`` does not allow.
     """
     size = file.seek(0, os.SEEK_END)
+    skipped_texts = list[slice]()
     try:
-        footer, columns, groups = _parse_footer(_read_footer_bytes(file, size))
+        content = _read_footer_bytes(file, size)
+        if (footer := _sound_footers.find(content, size, storage)) is not None:
+            file.seek(0)
+            return footer
+        footer, columns, groups = _parse_footer(content, skipped_texts)
         _check_sound(sum(chunk[PACKED] for _, chunks in groups for chunk in chunks) <= size)
         unpacked = sum(
             _count_memory_bytes(column, chunk, rows, file, storage)
@@ -281,8 +296,56 @@ def read_footer(file: io.BufferedIOBase, storage: AllowedStorage = OWN_STORAGE) 
         raise ValueError("is not a readable Parquet file: its footer is damaged") from error
     if unpacked > MAX_UNPACKED_RATIO * size + FREE_BYTES:
         raise ValueError(f"has {size:,} bytes and would unpack to {unpacked:,}: no table is so repetitive")
+    if not any(
+        _has_unchecked_pages(column, chunk)
+        for _, chunks in groups
+        for column, chunk in zip(columns, chunks, strict=True)
+    ):
+        _sound_footers.add(content, skipped_texts, size, storage, footer)
     file.seek(0)
     return footer
+
+
+class _SoundFooters:
+    """A cache of checked footers, because thousands of files may have footers that differ in statistics only.
+
+    Decoding a footer takes twenty times as long as finding it here. A footer is found if it agrees with one that was
+    checked in all bytes but those of the least and the largest value of each column. All files whose footers agree get
+    the same object.
+    """
+
+    def __init__(self) -> None:
+        # By the size of the footer: for each mask of the bytes that count, the footers by these bytes, the size of the
+        # file and the allowed storage.
+        self._by_mask: dict[int, dict[int, dict[tuple[int, int, AllowedStorage], Footer]]] = {}
+        self._count = 0
+
+    def find(self, content: bytes, size: int, storage: AllowedStorage) -> Footer | None:
+        """Return the footer of a file of ``size`` bytes from the footer's bytes, or None if it was not checked yet."""
+        number = int.from_bytes(content, "little")
+        for mask, footers in [*self._by_mask.get(len(content), {}).items()]:  # other threads may add some
+            if (footer := footers.get((number & mask, size, storage))) is not None:
+                return footer
+        return None
+
+    def add(
+        self, content: bytes, skipped_texts: Iterable[slice], size: int, storage: AllowedStorage, footer: Footer
+    ) -> None:
+        """Add a checked footer; the check looked neither at ``skipped_texts`` nor at the rest of the file."""
+        if len(content) > MAX_CACHED_FOOTER_BYTES:
+            return
+        if self._count == MAX_CACHED_FOOTERS:
+            self._by_mask, self._count = {}, 0
+        counting = bytearray(b"\xff" * len(content))
+        for text in skipped_texts:
+            counting[text] = bytes(text.stop - text.start)
+        mask = int.from_bytes(counting, "little")
+        footers = self._by_mask.setdefault(len(content), {}).setdefault(mask, {})
+        footers[int.from_bytes(content, "little") & mask, size, storage] = footer
+        self._count += 1
+
+
+_sound_footers = _SoundFooters()
 
 
 def _read_footer_bytes(file: io.BufferedIOBase, size: int) -> bytes:
@@ -307,18 +370,27 @@ class _SchemaColumn(NamedTuple):
     physical: int  # type
 
 
-def _parse_footer(content: bytes) -> tuple[Footer, list[_SchemaColumn], list[tuple[int, list[dict[int, int]]]]]:
+def _parse_footer(
+    content: bytes, skipped_texts: list[slice]
+) -> tuple[Footer, list[_SchemaColumn], list[tuple[int, list[dict[int, int]]]]]:
     """Parse a footer; return the table's facts, the columns that hold values, and the row groups.
 
     A row group is given as its number of rows and the fields of its column chunks.
     """
-    footer, _ = decode_struct(content, 0, FOOTER_FORM)
+    footer, _ = decode_struct(content, 0, FOOTER_FORM, skipped_texts)
     _, *elements = [(element[NAME].decode(), element.get(PHYSICAL)) for element in footer[2]]  # the first is the whole
     groups = [(group[3], [column[3] for column in group[1]]) for group in footer[4]]
     _check_sound(all(name.isprintable() for name, _ in elements))  # they are shown
     _check_sound(min((rows for rows, _ in groups), default=0) >= 0 and footer[3] == sum(rows for rows, _ in groups))
     columns = [_SchemaColumn(name, physical) for name, physical in elements if physical is not None]
-    return Footer(footer[3], tuple(name for name, _ in elements)), columns, groups
+    places = tuple(tuple(map(_find_chunk, chunks)) for _, chunks in groups)
+    return Footer(footer[3], tuple(name for name, _ in elements), places), columns, groups
+
+
+def _find_chunk(chunk: Mapping[int, int]) -> slice:
+    """Return the place of a column of a row group in its file; ``_count_memory_bytes`` checks that it is stated."""
+    first = chunk.get(DICTIONARY) or chunk.get(DATA, 0)
+    return slice(first, first + chunk[PACKED])
 
 
 def _count_memory_bytes(
@@ -340,10 +412,10 @@ def _count_memory_bytes(
     if chunk[CODEC] not in storage.codecs:
         raise _build_storage_error(column, "pages packed by", chunk[CODEC], CODEC_NAMES)
     sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
-    if chunk[CODEC] != UNCOMPRESSED or column.physical == BYTE_ARRAY:
-        at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
-        end = at + chunk[PACKED]
-        while at < end:
+    if _has_unchecked_pages(column, chunk):
+        place, pages = _find_chunk(chunk), 0
+        at = place.start
+        while at < place.stop:
             header, size = _read_page_header_and_size(file, at)
             _check_sound(min(header[2], header[3]) >= 0)
             if column.physical == BYTE_ARRAY:
@@ -357,6 +429,11 @@ def _count_memory_bytes(
     return max(sizes)
 
 
+def _has_unchecked_pages(column: _SchemaColumn, chunk: Mapping[int, int]) -> bool:
+    """Return whether the footer does not suffice to check a column of a row group, so that page headers are read."""
+    return chunk[CODEC] != UNCOMPRESSED or column.physical == BYTE_ARRAY
+
+
 def _read_page_header_and_size(file: io.BufferedIOBase, offset: int) -> tuple[dict[int, Any], int]:
     """Read the header of the page at ``offset``; return the header's fields and the header's size in bytes.
 
@@ -366,7 +443,7 @@ def _read_page_header_and_size(file: io.BufferedIOBase, offset: int) -> tuple[di
         file.seek(offset)
         content = file.read(size)
         with suppress(IndexError):
-            return decode_struct(content, 0, PAGE_HEADER_FORM)
+            return decode_struct(content, 0, PAGE_HEADER_FORM, [])
     raise IndexError
 
 

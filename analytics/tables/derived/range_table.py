@@ -28,6 +28,7 @@ from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, list_g
 from analytics.store.records import RunRecord
 from analytics.store.table_files import read_file_in_parts
 from analytics.tables.derived.sorted_runs import merge_sorted_runs
+from analytics.tables.derived.threads import map_in_order_on_threads
 
 Extent = TypeVar("Extent")
 RowDeriver = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # (source rows, record, extent) to a table's rows
@@ -85,20 +86,25 @@ class RangeTable:
         content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
         return write_table(archive, run_id, self.name, games, content, extent)
 
-    def merge_child_rows(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
+    def merge_child_rows(
+        self, children: Sequence[Iterator[pl.DataFrame]], units: int, threads: int = 1
+    ) -> Iterator[pl.DataFrame]:
         """Merge the rows of child files, which hold neighbouring ranges, into the rows of one parent file.
 
         ``units`` is the number of units of the parent. The rows of each child are passed as an iterator over parts, and
-        the merged rows are yielded in parts.
+        the merged rows are yielded in parts. The number of ``threads`` does not change them.
         """
-        return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals)
+        return merge_sorted_tables(children, self.key, self.parent_rows(units), self.totals, threads)
 
-    def build_parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
+    def build_parent(
+        self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range, threads: int = 1
+    ) -> TableBytes:
         """Build the content of the file for the range of units ``span``, which replaces files of smaller ranges.
 
-        ``children`` holds the rows of each of these files, in parts.
+        ``children`` holds the rows of each of these files, in parts. The number of ``threads`` does not change the
+        content.
         """
-        rows = self.merge_child_rows(children, span[1] - span[0])
+        rows = self.merge_child_rows(children, span[1] - span[0], threads)
         return encode_parquet(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
@@ -222,21 +228,29 @@ def compute_rows_per_table(tables: int) -> int:
 
 
 def merge_sorted_tables(
-    tables: Sequence[Iterator[pl.DataFrame]], key: Sequence[str], group_rows: int, totals: Totals | None = None
+    tables: Sequence[Iterator[pl.DataFrame]],
+    key: Sequence[str],
+    group_rows: int,
+    totals: Totals | None = None,
+    threads: int = 1,
 ) -> Iterator[pl.DataFrame]:
     """Merge tables that are sorted by ``key``, and yield the merged rows in parts of ``group_rows`` rows.
 
     Only the last part may be smaller, and no part is empty. Each table is an iterator over parts of its rows, in order.
     With ``totals``, rows with the same key are combined into one; no table may then have a key twice. Columns that are
-    neither in ``key`` nor in ``totals`` must be determined by the key.
+    neither in ``key`` nor in ``totals`` must be determined by the key. The ``threads`` merge as many steps at the same
+    time, while the calling thread reads the next one.
     """
-    waiting, rows = list[pl.DataFrame](), 0
-    for overlapping in _iterate_merge_steps([_MergeCursor(table, key) for table in tables]):
+
+    def merge_step(overlapping: list[pl.DataFrame]) -> pl.DataFrame:
         overlapping.sort(key=lambda rows: _key_at(rows, key, 0))
         if any(_key_at(one, key, -1) >= _key_at(other, key, 0) for one, other in itertools.pairwise(overlapping)):
-            step = _merge_overlapping(overlapping, key, totals)
-        else:
-            step = pl.concat(overlapping)
+            return _merge_overlapping(overlapping, key, totals)
+        return pl.concat(overlapping)
+
+    waiting, rows = list[pl.DataFrame](), 0
+    steps = _iterate_merge_steps([_MergeCursor(table, key) for table in tables])
+    for step in map_in_order_on_threads(merge_step, steps, threads):
         waiting.append(step)
         rows += len(step)
         while rows >= group_rows:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 POLL_SECONDS = 0.1
@@ -47,3 +49,28 @@ def run_on_threads(
             for future in pending:
                 future.cancel()
             raise
+
+
+def map_in_order_on_threads(
+    function: Callable[[ItemT], ResultT], items: Iterable[ItemT], threads: int
+) -> Iterator[ResultT]:
+    """Yield ``function(item)`` for each item, in the order of the items; several are computed at the same time.
+
+    Items are taken on the calling thread, and at most ``threads`` of them are in memory at a time. With one thread,
+    the function is called on the calling thread. An exception of the function or of ``items`` is passed on.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    pending = deque[Future[ResultT]]()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for item in items:
+                pending.append(pool.submit(function, item))
+                if len(pending) == threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

@@ -125,13 +125,16 @@ def compact_tables(
     progress: Callable[[CompactionGroup], None] = lambda _family: None,
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
+    max_groups_at_once: int | None = None,
 ) -> int:
     """Merge files of neighbouring ranges into larger files, and return how many groups of files were merged.
 
     All of ``tables`` have files for the same ranges, and the files of every table are merged in the same groups. The
     last table determines which ranges exist, because its files are written last. ``progress`` is called with each group
     that was merged, and ``on_wait`` several times per second. An exception that one of these two functions raises ends
-    the work. Raises ``FailureError`` if a file is damaged or cannot be written.
+    the work. If fewer groups are merged at the same time than there are ``threads``, because there are no more or
+    because of ``max_groups_at_once``, several threads merge one group; the files are the same. Raises ``FailureError``
+    if a file is damaged or cannot be written.
     """
     parent_count, most = 0, min(table.max_merged_files for table in tables)
 
@@ -148,13 +151,14 @@ def compact_tables(
             archive.forget_cached_listings()
             ranges = archive.list_effective_ranges(record.run_id, tables[-1].name, partial(operator.eq, extent))
             groups = [*list_compaction_groups(ranges, record.end_unit, fits, most)]
-            jobs = (partial(_write_parents, archive, record, tables, family) for family in groups)
-            run_on_threads(jobs, threads, count_group, on_wait=on_wait)
+            at_once = max(1, min(threads, len(groups), max_groups_at_once or threads))
+            jobs = (partial(_write_parents, archive, record, tables, family, threads // at_once) for family in groups)
+            run_on_threads(jobs, at_once, count_group, on_wait=on_wait)
     return parent_count
 
 
 def _write_parents(
-    archive: ArchiveStore, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup
+    archive: ArchiveStore, record: RunRecord, tables: Sequence[RangeTable], group: CompactionGroup, threads: int
 ) -> CompactionGroup | None:
     """Write the parent file of each table for a group, and return the group.
 
@@ -162,10 +166,10 @@ def _write_parents(
     """
     run_id, parent = record.run_id, group.parent
     try:
-        first = encode_parent_table(archive, record, tables[0], group, tables[-1])
+        first = encode_parent_table(archive, record, tables[0], group, tables[-1], threads)
         stored = write_table(archive, run_id, tables[0].name, parent, first, parent.extent)
         for table in tables[1:]:
-            content = encode_parent_table(archive, record, table, group, tables[-1])
+            content = encode_parent_table(archive, record, table, group, tables[-1], threads)
             write_table(archive, run_id, table.name, parent, content, parent.extent)
     except FileNotFoundError as error:
         counting = {*archive.list_effective_ranges(run_id, tables[-1].name, partial(operator.eq, parent.extent))}
@@ -179,7 +183,12 @@ def _write_parents(
 
 
 def encode_parent_table(
-    archive: ArchiveStore, record: RunRecord, table: RangeTable, group: CompactionGroup, naming_table: RangeTable
+    archive: ArchiveStore,
+    record: RunRecord,
+    table: RangeTable,
+    group: CompactionGroup,
+    naming_table: RangeTable,
+    threads: int = 1,
 ) -> TableBytes:
     """Encode the parent file of a table from the files of its children.
 
@@ -195,7 +204,7 @@ def encode_parent_table(
             archive.backend, archive.find_path_of_containing_file(table.name, run_id, child), table.schema, rows
         )
 
-    return table.build_parent([read_child(child) for child in group.children], record, group.parent[:2])
+    return table.build_parent([read_child(child) for child in group.children], record, group.parent[:2], threads)
 
 
 def build_many_similar_files_condition(siblings: int, most_units: int | None = None) -> GroupCondition:
@@ -295,9 +304,15 @@ def compact_positions_and_first_plies(
     parent_count += compact_tables(
         archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES // 4), threads=threads, on_wait=on_wait
     )
-    # The largest sums one at a time: several would need memory for each.
+    # The largest sums one at a time, on all threads: several would need memory for each.
     return parent_count + compact_tables(
-        archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES), on_wait=on_wait
+        archive,
+        record,
+        (POSITIONS_TABLE,),
+        build_sum_condition(SUM_BYTES),
+        threads=threads,
+        on_wait=on_wait,
+        max_groups_at_once=1,
     )
 
 

@@ -66,12 +66,8 @@ def read_sound_tables_and_problems(files: RangeFiles) -> tuple[dict[str, pl.Data
         path = files.archive.folder(table, files.record.run_id) / f"{files.stored.games_stem}.*.parquet"
         try:
             path = getattr(files, table)
-            frames[table] = pl.concat(
-                [
-                    pl.DataFrame(schema=TABLE_SCHEMAS[table]),
-                    *read_parts_or_raise_value_error(files.archive.backend, path, TABLE_SCHEMAS[table]),
-                ]
-            )
+            parts = [*read_parts_or_raise_value_error(files.archive.backend, path, TABLE_SCHEMAS[table])]
+            frames[table] = pl.concat(parts) if parts else pl.DataFrame(schema=TABLE_SCHEMAS[table])
         except FileNotFoundError:
             problems.append(Problem(path, f"missing: {REMEDY}"))
         except ValueError as error:

@@ -14,6 +14,7 @@ import pytest
 from analytics.statistics.tally import tally_by_pairing
 from analytics.store import range_files
 from analytics.store.archive import ArchiveStore
+from analytics.store.parquet.encoder import encode_parquet
 from analytics.store.range_files import (
     read_games,
     read_rows,
@@ -21,7 +22,7 @@ from analytics.store.range_files import (
     write_game_tables,
 )
 from analytics.store.ranges import StoredRange, compute_checksum
-from analytics.store.schema import TABLE_SCHEMAS
+from analytics.store.schema import TABLE_SCHEMAS, TALLIES_SCHEMA
 from analytics.store.snapshot import Snapshot
 from quarto.batch import Block
 from quarto.errors import FailureError
@@ -303,4 +304,25 @@ def test_tallies_with_other_columns_are_named(archive: ArchiveStore, monkeypatch
     games = archive.folder("games", RUN_ID) / archive.list_effective_ranges(RUN_ID)[0].name
     path = forged(archive, "tallies", archive.backend.read(games))
     with pytest.raises(FailureError, match=f"{path.name} does not have the columns of tallies: see 'qarena"):
+        read_tallies(archive, [RUN_ID])
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"pairs_ll": pl.lit(-1, pl.Int64)}, "has counts that the games of its units cannot have"),
+        ({"plies": pl.lit(1 << 40, pl.Int64)}, "has counts that the games of its units cannot have"),
+        ({"pairing": pl.lit(3, pl.Int32)}, "does not have its pairings in ascending order"),
+    ],
+)
+def test_tallies_that_games_cannot_have_are_named(
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch, change: dict[str, pl.Expr], fault: str
+) -> None:
+    monkeypatch.setattr(range_files, "_cached_tallies", {})
+    first = archive.list_effective_ranges(RUN_ID, "tallies")[0]
+    path = archive.folder("tallies", RUN_ID) / first.name
+    rows = pl.read_parquet(io.BytesIO(archive.backend.read(path)))
+    forged_rows = rows.with_columns(**change)
+    path = forged(archive, "tallies", bytes(encode_parquet([forged_rows], TALLIES_SCHEMA)))
+    with pytest.raises(FailureError, match=f"{path.name} {fault}: remove it, it follows from the games"):
         read_tallies(archive, [RUN_ID])

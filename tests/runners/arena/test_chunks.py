@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_games
-from analytics.store.ranges import Range, UnitLine
+from analytics.store.ranges import Range, StoredRange, UnitLine
 from quarto.batch import Block
 from quarto.errors import FailureError
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, ROUNDING_TOLERANCE, Pace
@@ -155,6 +155,25 @@ def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Ex
         for file in archive.list_effective_ranges(experiment.run_id)
     ]
     assert len({game for file_games in games for game in file_games}) == 2 * 55
+
+
+def test_writers_that_store_evaluations_list_the_run_once(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, listings = replace(experiment.request.storage, evaluations=True), list[str]()
+    with_evaluations = replace(experiment, request=replace(experiment.request, storage=storage))
+    list_files_of_run = ArchiveStore.list_files
+
+    def count_and_list(archive: ArchiveStore, table: str, run_id: str) -> list[StoredRange]:
+        listings.append(table)
+        return list_files_of_run(archive, table, run_id)
+
+    monkeypatch.setattr(ArchiveStore, "list_files", count_and_list)
+    for first in (0, 32, 64):
+        with RangeWriter(with_evaluations, first, total_units=96) as writer:
+            writer.add(first + 32, play_units(experiment, first, first + 32))
+    assert listings == ["games"]
+    assert len(list_files(experiment)) == 6
 
 
 def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(

@@ -35,10 +35,11 @@ def in_parts(table: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
     return (table[first : first + rows] for first in range(0, len(table), rows))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [7, 1 << 16, *seldom(1, 40)])
-def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int) -> None:
-    totals = POSITIONS_TABLE.totals
-    merged = [*merge_sorted_tables([in_parts(table, rows) for table in positions], POSITIONS_TABLE.key, 64, totals)]
+def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int, threads: int) -> None:
+    totals, tables = POSITIONS_TABLE.totals, [in_parts(table, rows) for table in positions]
+    merged = [*merge_sorted_tables(tables, POSITIONS_TABLE.key, 64, totals, threads)]
     assert {len(part) for part in merged[:-1]} == {64}
     every = pl.concat(positions)
     summed = every.group_by(KEY).agg(pl.sum("games", "wins", "draws"), pl.min("sample")).sort(KEY)

@@ -208,6 +208,32 @@ def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_file
     assert small_files.list_effective_ranges(RUN_ID).list_gaps(UNITS) == [(12, 16)]
 
 
+def test_one_group_is_merged_by_all_threads_into_the_same_file(
+    derived: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Count the threads of each group: the last groups, and the largest sums, would leave the other cores idle."""
+    other, threads_of_groups = copy_archive(derived, tmp_path / "other"), list[int]()
+    encode_parent = compaction.encode_parent_table
+
+    def count_and_encode(*arguments: Any) -> TableBytes:
+        threads_of_groups.append(arguments[-1])
+        return encode_parent(*arguments)
+
+    monkeypatch.setattr(compaction, "encode_parent_table", count_and_encode)
+    run = derived.load_run(RUN_ID)
+    assert compact_tables(derived, run, (POSITIONS_TABLE,), always, threads=2) == 1
+    assert compact_tables(other, run, (POSITIONS_TABLE,), always) == 1
+    assert threads_of_groups == [2, 1]
+    names = [[file.name for file in one.list_effective_ranges(RUN_ID, "positions")] for one in (derived, other)]
+    assert names[0] == names[1]
+
+    def fits(children: Ranges) -> bool:
+        return children.units <= 8
+
+    assert compact_tables(derived, run, STORED_TABLES, fits, threads=4, max_groups_at_once=1) > 1
+    assert {*threads_of_groups[2:]} == {4}
+
+
 def test_whoever_comes_late_leaves_it_at_that(
     derived: ArchiveStore, answers_before: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
