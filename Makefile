@@ -75,11 +75,13 @@ style: $(VENV)/installed-dev
 lint: style
 	$(BIN)/mypy
 
-# What the tests need beyond Python: a terminal that they can type into. Installed where that is possible without asking.
+# What the tests need beyond Python: a terminal that they can type into, and sandboxes. Installed where that is possible
+# without asking.
 debian:
-	@command -v tmux >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& { apt-get install -qq -y tmux || { apt-get update -qq && apt-get install -qq -y tmux; }; } >/dev/null; } \
-		|| echo "tmux is not installed: the tests that play at a terminal will be skipped (apt install tmux)"
+	@{ command -v tmux && command -v bwrap; } >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& { apt-get install -qq -y tmux bubblewrap \
+			|| { apt-get update -qq && apt-get install -qq -y tmux bubblewrap; }; } >/dev/null; } \
+		|| echo "tmux or bwrap is not installed: the tests that play at a terminal or in a sandbox will be skipped (apt install tmux bubblewrap)"
 
 # A browser, for the tests of pages.
 chromium:

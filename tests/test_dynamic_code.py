@@ -56,6 +56,7 @@ PROVEN = {
             *("runners/arena/executors/base.py::to_dict", "runners/arena/executors/ray_cluster.py::__init__"),
             *("runners/arena/executors/processes.py::__init__", "runners/hosting/subprocess_client.py::__init__"),
             *("runners/hosting/subprocesses.py::__init__", "runners/hosting/limited_agents.py::_start_with_facts"),
+            *("runners/hosting/sandbox.py::_try_sandbox", "runners/arena/spec.py::_build_isolated_or_timed"),
             *(
                 "runners/config/arguments.py::check_groups_plugins_and_games",
                 "runners/exact/verdict_tables.py::build_frame_by_kind_and_pieces",
@@ -71,6 +72,7 @@ PROVEN = {
     **dict.fromkeys(
         (
             "runners/hosting/subprocesses.py::_launch",
+            *("runners/hosting/sandbox_supervisor.py::main", "runners/hosting/sandbox.py::find_module_folder"),
             *(
                 "runners/hosting/subprocesses.py::start_command",
                 "runners/hosting/subprocesses.py::read_command_output_until_limit",

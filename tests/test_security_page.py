@@ -13,6 +13,7 @@ STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_
 TABLES = "analytics/store/test_strange_tables.py"
 TEXTS = "analytics/store/test_records.py"
 LIMITED = "runners/hosting/test_limited_agents.py"
+SANDBOX = "runners/hosting/test_sandbox.py"
 VERIFICATION = "analytics/tables/verification"
 FLIPPED = f"{VERIFICATION}/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
 REBUILD = "runners/learning/policies/test_rebuilding.py"
@@ -70,8 +71,13 @@ PROVEN = {
     "An agent that you name on a command line": None,
     "The same holds for the modules": None,
     "The option `isolation=process` limits": f"{LIMITED}::test_a_process_that_dies_or_hangs_costs_one_turn",
+    "The option `isolation=sandbox` locks in": f"{SANDBOX}::test_an_attack_harms_nothing_and_forfeits",
+    "Such code reads no file of yours": f"{SANDBOX}::test_an_attack_harms_nothing_and_forfeits",
+    "Its processes are limited": f"{SANDBOX}::test_a_sandbox_outlives_the_thread_that_started_it_but_not_the_run",
+    "The run itself imports no module": f"{SANDBOX}::test_a_run_does_not_import_what_is_in_a_sandbox",
+    "The sandbox relies on": None,
     "When a run ends or is killed": f"{LIMITED}::test_what_a_child_started_ends_with_a_run_that_is_killed",
-    "A process that leaves the group": None,
+    "Outside a sandbox, a process that leaves": f"{SANDBOX}::test_without_a_sandbox_a_process_stays_behind",
     "Run programs that you do not trust": None,
     "An agent or a class that is named": f"{REBUILD}::test_a_class_of_others_is_not_imported",
     "Such a name is only looked up": f"{GATE}::test_whatever_an_archive_may_name_has_an_identity_for_good",

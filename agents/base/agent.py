@@ -96,6 +96,13 @@ class TurnTimeoutError(Exception):
     """An error that is raised when a player takes longer for a turn than its limit allows."""
 
 
+class GameTimeoutError(TurnTimeoutError):
+    """An error that is raised when a player uses more processor time in a game than its limit allows."""
+
+    def __init__(self, game_seconds: float) -> None:
+        super().__init__(f"game_seconds={game_seconds:g}")
+
+
 class SomeTurnsFailedError(Exception):
     """An error that is raised when a player fails to take a turn in some positions of a batch.
 
@@ -366,7 +373,9 @@ class PlayerBuilder(Protocol):
 Agent = KernelAgent | BatchAgent | GameAgent | PlayerBuilder
 
 
-ISOLATIONS = ("thread", "process")
+LIMIT_TYPES = {"turn_seconds": (int, float), "game_seconds": (int, float), "megabytes": (int,), "processes": (int,)}
+ISOLATIONS = ("thread", "process", "sandbox")
+SANDBOX_MEGABYTES = 4096  # of memory for each process in a sandbox, if ``megabytes`` names no other limit
 
 
 @dataclass(frozen=True)
@@ -377,18 +386,40 @@ class AgentLimits:
     """
 
     turn_seconds: float | None = None  # of clock time for a turn; a longer turn ends its game as 'forfeit_time'
-    isolation: str = "thread"  # 'process': the agent's process can be ended, and its crash ends nothing else
+    # 'process': the agent's process can be ended, and its crash ends nothing else; 'sandbox': it is locked in as well.
+    isolation: str = "thread"
     megabytes: int | None = None  # of memory that the process may use beyond Python and the libraries
+    game_seconds: float | None = None  # of processor time for all turns of a game; more ends it as 'forfeit_time'
+    processes: int | None = None  # processes and threads that may exist in a sandbox at the same time
 
     def __post_init__(self) -> None:
         if self.isolation not in ISOLATIONS:
             raise RequestError(
                 f"isolation={self.isolation} does not exist{suggest_valid_names(str(self.isolation), ISOLATIONS)}"
             )
-        for key, kinds in (("turn_seconds", (int, float)), ("megabytes", (int,))):
+        for key, kinds in LIMIT_TYPES.items():
             value = getattr(self, key)
             if value is not None and (type(value) not in kinds or not value > 0):
                 raise RequestError(f"{key}={value} is not a number above 0, or null for no limit")
+        if self.processes is not None and not self.is_sandboxed:
+            raise RequestError(
+                f"processes={self.processes} limits a sandbox: set isolation=sandbox too, or leave it out"
+            )
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether the agent's processes run in a sandbox."""
+        return self.isolation == "sandbox"
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the agent plays in processes of its own."""
+        return self.isolation != "thread"
+
+    @property
+    def memory_megabytes(self) -> int | None:
+        """The limit of memory that applies to each process, or None if there is none."""
+        return SANDBOX_MEGABYTES if self.is_sandboxed and self.megabytes is None else self.megabytes
 
     @property
     def is_limited(self) -> bool:
@@ -411,7 +442,11 @@ class AgentLimits:
         """Return the limits that are set and affect games, as JSON values.
 
         ``isolation``, which says whether the agent plays in a process of its own, is left out, because it decides only
-        whether a run survives when the agent crashes.
+        whether a run survives when the agent crashes. So is ``processes``, which belongs to it.
         """
-        limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
+        limits = {
+            "turn_seconds": self.turn_seconds,
+            "game_seconds": self.game_seconds,
+            "megabytes": self.megabytes,
+        }
         return {key: value for key, value in limits.items() if value is not None}

@@ -23,7 +23,7 @@ from quarto.sources import (
     source_fingerprint,
 )
 from runners.arena.identities import TARGET_KEY, to_module_name
-from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
+from runners.arena.spec import AgentSpec, RunSpec
 
 FINGERPRINT_DIGITS = 16  # hex digits of a fingerprint
 MODULE_DIGITS = 8  # hex digits of a module's hash
@@ -165,7 +165,7 @@ def _read_agent_modules(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
     The result is keyed by module, for each module that defines a class of the agent. A value has the sources of that
     module and of all modules that it imports, keyed by module name.
     """
-    modules = sorted({to_module_name(target) for target in _list_agent_targets(agent)})
+    modules = sorted({to_module_name(target) for target in agent.list_targets()})
     return {module: read_imported_modules(module, _affects_games) for module in modules}
 
 
@@ -201,19 +201,6 @@ def _fingerprint_agent(
     for file in files:
         digest.update(f"\n{file.name} {file.sha256}".encode())
     return digest.hexdigest()[:FINGERPRINT_DIGITS]
-
-
-def _list_agent_targets(agent: AgentSpec) -> Iterator[str]:
-    """Yield the identities of the classes of an agent, of its ``player`` and of the agents in its parameters.
-
-    ``AgentSpec.player``, if there is one, plays in the agent's place. An identity is explained at ``is_shipped``.
-    """
-    yield agent.target
-    if agent.player:
-        yield from _list_agent_targets(agent.player)
-    for name, value in agent.params.items():
-        if name in AGENT_PARAMETERS and value is not None:
-            yield from _list_agent_targets(AgentSpec.from_record(value))
 
 
 def _list_strings(value: Any) -> Iterator[str]:

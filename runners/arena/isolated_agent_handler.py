@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from agents.base.agent import BatchAgent, KernelAgent
 from agents.base.player import PythonAgent, list_accepted_choosers, prepare_python_agent
 from agents.learning.policy import Policy
 from quarto.batch import Evaluations
+from quarto.jit import ensure_usable_cache_directory
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.compile_clock import load_view_kernels, record_compile_time
@@ -29,6 +31,8 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
         the rules; each further request has a batch of positions, and its response has turns and evaluations.
 
     """
+    if setup["kernel_cache"] is not None:
+        _link_kernel_cache(Path(setup["kernel_cache"]))
     record_compile_time(setup["compiling"])
     policy = setup["policy"] and _decode_policy(setup["policy"], policy_bytes)
     spec_fields = setup["label"], setup["target"], setup["params"]
@@ -52,6 +56,17 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
         return None, b"".join(array.astype(np.int64).tobytes() for array in (*answers, *evaluations))
 
     return Handler((facts, b""), handle_request)
+
+
+def _link_kernel_cache(folder: Path) -> None:
+    """Fill the cache of kernels in this sandbox with links to the files of the run's cache, which it can only read.
+
+    The sandbox's own cache is in its home, which is in memory.
+    """
+    for file in folder.glob("**/*.*"):
+        link = ensure_usable_cache_directory() / file.relative_to(folder)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
 
 
 def _decode_policy(policy_fields: dict[str, Any], policy_bytes: bytes) -> Policy:

@@ -26,7 +26,14 @@ from quarto.errors import (
     suggest_valid_names,
 )
 from quarto.rules import Rules
-from runners.arena.identities import TARGET_KEY, is_allowed_in_data, is_shipped, starts_programs, to_class_path
+from runners.arena.identities import (
+    TARGET_KEY,
+    is_allowed_in_data,
+    is_shipped,
+    starts_programs,
+    to_class_path,
+    to_module_name,
+)
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
@@ -81,11 +88,11 @@ class AgentSpec:
             self._load_class_checking_agent_interface()  # checks its interface
             return self.agent_object  # type: ignore[no-any-return]  # of the user's class
         self.check_is_trusted()
+        if self.limits.is_limited and not self.runs_programs:
+            return self._build_isolated_or_timed()
         extra_arguments: dict[str, Any] = {self.find_policy_parameter() or "policy": self.policy} if self.policy else {}
         if self.runs_programs:
             extra_arguments["limits"] = self.limits
-        elif self.limits.is_limited:
-            return self._build_isolated_or_timed()
         if self.player:
             own_params = {key: value for key, value in self.params.items() if key != "policy"}
             replace(self, params=own_params, policy=None, player=None).build()  # checks its parameters
@@ -99,21 +106,54 @@ class AgentSpec:
         return agent
 
     def _build_isolated_or_timed(self) -> Agent:
-        if self.limits.isolation == "process":
+        if self.limits.is_remote:
             from runners.hosting.limited_agents import IsolatedAgent  # few runs have limits
 
             player_spec = self.player or self
             return IsolatedAgent(
-                self.label, player_spec.target, player_spec.params, player_spec.policy, self.limits, player_spec.trusted
+                self.label,
+                player_spec.target,
+                player_spec.params,
+                player_spec.policy,
+                self.limits,
+                player_spec.trusted,
+                [*player_spec._list_own_files()] if self.limits.is_sandboxed else (),
             )
-        if self.limits.megabytes is not None:
-            raise RequestError(
-                f"agent '{self.label}': megabytes={self.limits.megabytes} limits a process: set isolation=process too, "
-                "or leave it out"
-            )
+        for key in ("megabytes", "game_seconds"):
+            value = getattr(self.limits, key)
+            if value is not None:
+                raise RequestError(
+                    f"agent '{self.label}': {key}={value} limits a process: set isolation=process too, or leave it out"
+                )
         from runners.hosting.limited_agents import TimedAgent  # few runs have limits
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
+
+    def list_targets(self) -> Iterator[str]:
+        """Yield the identities of the classes of the agent, of its ``player`` and of the agents in its parameters.
+
+        ``player``, if there is one, plays in the agent's place. An identity is explained at ``is_shipped``.
+        """
+        yield self.target
+        if self.player:
+            yield from self.player.list_targets()
+        for name in AGENT_PARAMETERS:
+            if self.params.get(name) is not None:
+                yield from AgentSpec.from_record(self.params[name]).list_targets()
+
+    def _list_own_files(self) -> Iterator[Path]:
+        """Yield the files and folders that the agent reads: its data, and its modules unless they are this project's.
+
+        No module is imported to find out.
+        """
+        from runners.hosting.sandbox import find_module_folder  # few agents have a sandbox
+
+        yield from self.files.values()
+        yield from (Path(str(self.params[name])).expanduser() for name in self.paths if self.params.get(name))
+        folders = (
+            find_module_folder(to_module_name(target)) for target in self.list_targets() if not is_shipped(target)
+        )
+        yield from filter(None, folders)
 
     def _build_if_agent_parameter(self, name: str, value: Any) -> Any:
         """Return the agent that ``value`` describes if ``name`` is in ``AGENT_PARAMETERS``; otherwise return ``value``.
@@ -162,6 +202,11 @@ class AgentSpec:
     def _load_class(self) -> type[Any]:
         if self.agent_object is not None:
             return type(self.agent_object)
+        if self.limits.is_sandboxed and not is_shipped(self.target):
+            raise RequestError(
+                f"agent '{self.label}' takes a policy, for which its class would be imported outside its sandbox: "
+                "use isolation=process, if you trust it"
+            )
         return _import_class(f"agent '{self.label}'", self.target, self.trusted)
 
     def _load_class_checking_agent_interface(self) -> type[Any]:
@@ -376,11 +421,13 @@ class RunSpec:
     def is_repeatable(self) -> bool:
         """Whether the run's games depend only on their numbers, so that they can be played again.
 
-        This is not so if a person, a learner, an agent with a wall-clock limit or an agent that a Python program passed
+        This is not so if a person, a learner, an agent with a limit of time or an agent that a Python program passed
         as an object takes part.
         """
         return self.learner is None and all(
-            agent.target not in (HUMAN_TARGET, OBJECT_TARGET) and agent.limits.turn_seconds is None
+            agent.target not in (HUMAN_TARGET, OBJECT_TARGET)
+            and agent.limits.turn_seconds is None
+            and agent.limits.game_seconds is None
             for agent in self.agents
         )
 

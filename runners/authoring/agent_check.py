@@ -36,7 +36,7 @@ from runners.authoring.watchdog import Watchdog
 from runners.config.agent_policies import describe_untrained_agents
 from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import load_rules, use_config_dir
-from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, WAS_LATE, GuardedAgent, silence_forfeit_log
+from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, USED_UP, WAS_LATE, GuardedAgent, silence_forfeit_log
 from runners.terminal.console import ProgressBar, print_line, print_note, show_progress_bar_or_notes
 
 PAIRS = 10  # twenty games
@@ -363,7 +363,7 @@ def _build_fault_results(
     )
     exceptions = [fault.description for fault in guarded.list_faults_by_frequency(RAISED, NO_TURN)]
     yield CheckResult("exceptions", not exceptions, "\n".join(exceptions) or "none")
-    for fault in guarded.list_faults_by_frequency(WAS_LATE):
+    for fault in guarded.list_faults_by_frequency(WAS_LATE, USED_UP):
         yield CheckResult("in time", False, fault.description)
 
 

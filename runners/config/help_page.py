@@ -32,7 +32,8 @@ class YamlHeader(NamedTuple):
 
 ENVIRONMENT_DEFAULT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
 GROUP_EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
-LIMIT_TYPES = {"turn_seconds": float, "megabytes": int}  # of ``AgentLimits``, whose import would take a second
+# Of ``AgentLimits``, whose import would take a second.
+LIMIT_TYPES = {"turn_seconds": float, "game_seconds": float, "megabytes": int, "processes": int}
 AGENTS_SENTENCE = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
 SWEEP_HEADER = YamlHeader(
     "A run for each combination of the values, KEY=VALUE,VALUE,…, and a table of all. Hydra calls a run here a job.",

@@ -39,7 +39,8 @@ CONF_FOLDER = Path(__file__).resolve().parents[2] / "conf"
 OPTION_TYPE = ObjectType.CONFIG  # the options of a group, without the groups below it
 KIND_GROUP = "kind"  # the group in conf/ with the kinds of policies that can be derived
 hydra_lock = RLock()  # the whole process shares one Hydra, which reads the yamls
-LIMIT_KEYS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.agent.AgentLimits
+# Keys of every agent, see agents.base.agent.AgentLimits.
+LIMIT_KEYS = ("turn_seconds", "isolation", "megabytes", "game_seconds", "processes")
 # Keys of an agent's yaml that its constructor does not take; reading the yaml removes ``id``.
 _YAML_ONLY_KEYS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", "starts_programs")
 NON_PARAMETER_KEYS = (*_YAML_ONLY_KEYS, *LIMIT_KEYS)

@@ -194,7 +194,7 @@ class TurnCollector:
         self._positions, self._seed = positions, seed
         self._local = threading.local()
         # Processor time, because other programs may be running; but not if the agent's work is in another process.
-        remote = agent.runs_programs or agent.limits.isolation == "process"
+        remote = agent.runs_programs or agent.limits.is_remote
         self._clock = time.perf_counter if remote else time.thread_time
 
     def list_chunks_turn_by_turn(self, turns_per_position: int) -> Iterator[_TurnChunk]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, SomeTurnsFailedError, TurnTimeoutError
+from agents.base.agent import ERROR_CELL, LATE_CELL, Agent, GameTimeoutError, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer, build_player
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import (
@@ -39,7 +39,8 @@ MAX_ERROR_CHARACTERS = 300  # length to which an exception's text is cut
 NUMBERS_HINT = ": a cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
 RAISED, NO_TURN = "raised", "gave no turn:"
 WAS_LATE, ILLEGAL = "took too long for a turn", "answered with an illegal turn"
-FAULT_VERBS = (RAISED, NO_TURN, WAS_LATE, ILLEGAL)
+USED_UP = "used up the processor time of a game,"
+FAULT_VERBS = (RAISED, NO_TURN, WAS_LATE, USED_UP, ILLEGAL)
 MIN_FORFEITED_GAMES = 20  # number of games after which an agent that forfeited all of them is given up
 ErrorCallback = Callable[[BaseException], None]  # receives what an agent raised
 Misbehaviour = dict[str, Any]  # JSON values: faults, remarks, counts of games and forfeits
@@ -231,6 +232,9 @@ class GuardedAgent:
         self, error: BaseException, position: PackedPosition, on_error: ErrorCallback | None
     ) -> int:
         """Record an exception or a late turn, and return the code that stands for its cell."""
+        if isinstance(error, GameTimeoutError):
+            self._record_fault(USED_UP, Fault(USED_UP, str(error), "", self._format_position(position)))
+            return LATE_CELL
         if isinstance(error, TurnTimeoutError):
             self._record_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
             return LATE_CELL

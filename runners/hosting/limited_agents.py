@@ -12,30 +12,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from agents.base.agent import Agent, AgentLimits, KernelAgent, TurnTimeoutError
+from agents.base.agent import Agent, AgentLimits, GameTimeoutError, KernelAgent, TurnTimeoutError
 from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_accepted_choosers, prepare_python_agent
 from agents.learning.policy import Policy
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
+from quarto.jit import ensure_usable_cache_directory
 from quarto.rng import Streams
-from quarto.rules import Rules
+from quarto.rules import CLASSIC, Rules
 from runners.hosting.compile_clock import (
     CompileClock,
     build_monotonic_deadline_function,
     get_process_clock,
     load_view_kernels,
 )
+from runners.hosting.game_time import RemotePlayer
 from runners.hosting.guarded_agent import StuckError, build_jitted_error
 from runners.hosting.interruption import WORK_THREAD_PREFIX
+from runners.hosting.sandbox import build_sandbox, is_readable_in_sandbox, is_within
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
-from runners.hosting.subprocesses import Limits
+from runners.hosting.subprocesses import Limits, Sandbox
 
 HANDLER_FACTORY = "runners.arena.isolated_agent_handler:build_handler"
 # The types of a batch's fields, then of the seeds.
@@ -64,13 +68,15 @@ class IsolatedAgent:
         policy: Policy | None,
         limits: AgentLimits,
         trusted: bool,
+        visible: Sequence[Path] = (),
     ) -> None:
         """Note what a subprocess needs to build the agent.
 
-        ``trusted`` means that the user named the class, so that subprocesses may import it.
+        ``trusted`` means that the user named the class, so that subprocesses may import it. ``visible`` are the files
+        and folders that the agent may read if it plays in a sandbox.
         """
         table = {} if policy is None else {name: np.ascontiguousarray(column) for name, column in policy.table.items()}
-        self.label, self.limits = label, limits
+        self.label, self.limits, self._visible = label, limits, visible
         self._content = b"".join(column.tobytes() for column in table.values())
         self._setup = {
             "label": label,
@@ -99,8 +105,12 @@ class IsolatedAgent:
 
     @property
     def data_files(self) -> list[str]:
-        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built."""
-        return self.facts.data_files
+        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built.
+
+        Of an agent in a sandbox, only files that it can read count, because it may name any.
+        """
+        files = self.facts.data_files
+        return [file for file in files if is_within(file, self._visible)] if self.limits.is_sandboxed else files
 
     def build_player(self, rules: Rules, label: str) -> IsolatedPlayer:
         """Build the agent's player.
@@ -121,12 +131,28 @@ class IsolatedAgent:
 
     def _start_with_facts(self) -> tuple[Subprocess, AgentFacts]:
         with self._explain_errors() as subprocesses:
-            clock = CompileClock()
-            setup = {**self._setup, "compiling": clock.descriptor}
-            subprocesses.append(
-                Subprocess(HANDLER_FACTORY, setup, self._content, Limits(self.limits.megabytes), clock=clock)
+            sandbox, kernel_cache = (
+                self._build_sandbox_with_kernel_cache() if self.limits.is_sandboxed else (None, None)
             )
+            clock = CompileClock()
+            setup = {**self._setup, "compiling": clock.descriptor, "kernel_cache": kernel_cache}
+            limits = Limits(self.limits.memory_megabytes)
+            # What is in a sandbox must neither write to the run's terminal nor read from it.
+            options: dict[str, Any] = {"sandbox": sandbox, "is_quiet": sandbox is not None}
+            subprocesses.append(Subprocess(HANDLER_FACTORY, setup, self._content, limits, clock=clock, **options))
             return subprocesses[0], subprocesses[0].receive(AgentFacts)[0]
+
+    def _build_sandbox_with_kernel_cache(self) -> tuple[Sandbox, str]:
+        """Build a sandbox, and return it with the folder of compiled kernels that is visible in it.
+
+        Raises ``RequestError`` if there can be no sandbox.
+        """
+        for for_batches in (False, True):
+            load_view_kernels(CLASSIC, for_batches)  # so that the cache has them: no sandbox can write to it
+        folder = ensure_usable_cache_directory()
+        # Folder by folder, because only its owner may enter the cache itself. What is missing is compiled again.
+        kernels = filter(is_readable_in_sandbox, folder.iterdir())
+        return build_sandbox([*self._visible, *kernels], self.limits.processes), str(folder)
 
     @contextmanager
     def _explain_errors(self, *subprocesses: Subprocess) -> Iterator[list[Subprocess]]:
@@ -144,7 +170,7 @@ class IsolatedAgent:
             raise error.restore_or_wrap_arena_error(subject) from error
 
 
-class IsolatedPlayer(PythonPlayer):
+class IsolatedPlayer(RemotePlayer):
     """A player with as many subprocesses as there are threads that request turns concurrently.
 
     If a subprocess dies, the game in which its turn was due is forfeited. A subprocess that is late or writes invalid
@@ -153,14 +179,14 @@ class IsolatedPlayer(PythonPlayer):
 
     def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
         """Start the first subprocess. Raises ``RequestError`` as ``IsolatedAgent.build_player`` does."""
-        super().__init__(None)
+        super().__init__(agent.limits.game_seconds)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         if agent.facts.jitted:
             raise build_jitted_error(label)
         check_choosers(agent.facts.choosers, rules, label)
         self._idle = [agent.start_subprocess(rules)]  # the last one is used next
         weakref.finalize(self, stop_all, self._idle)
-        self.one_position_at_a_time = self._seconds is not None and not agent.facts.batches
+        self.one_position_at_a_time |= self._seconds is not None and not agent.facts.batches
 
     def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
         """Return the agent's cells [B] and gifts [B] for ``B`` positions, and fill in ``evaluations`` if given.
@@ -172,10 +198,13 @@ class IsolatedPlayer(PythonPlayer):
         except IndexError:
             subprocess = self._isolated.start_subprocess(self._rules)
         size = len(rng.seeds)
+        seconds = self._seconds and self._seconds * size
         try:
-            content = subprocess.request(
-                None, encode_batch(batch, rng), type(None), self._seconds and self._seconds * size
-            )[1]
+            with self._charge_turn(subprocess) as turn_timer:
+                _, content = subprocess.request(None, encode_batch(batch, rng), type(None), seconds, turn_timer)
+        except GameTimeoutError:
+            subprocess.stop()
+            raise
         except TurnTimeoutError:
             raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}") from None
         except RemoteError:

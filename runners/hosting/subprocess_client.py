@@ -16,8 +16,9 @@ from agents.base.agent import TurnTimeoutError
 from analytics.store.records import preload_msgspec_type
 from quarto.errors import ErrorDetails, RemoteError
 from runners.hosting.compile_clock import CompileClock, build_monotonic_deadline_function
+from runners.hosting.game_time import ProcessorTimer, TurnTimer
 from runners.hosting.subprocess_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
-from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, describe_exit
+from runners.hosting.subprocesses import DEVNULL, NO_LIMITS, STDERR, LimitedProcess, Limits, Sandbox, describe_exit
 
 PROGRAM = (sys.executable, "-P", "-m", "runners.hosting.subprocess_program")
 DEATH_SECONDS = 1.0  # time in which a process that has closed its pipes should end
@@ -48,6 +49,7 @@ class Subprocess:
         shared_descriptors: Sequence[int] = (),
         is_quiet: bool = False,
         clock: CompileClock | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Start a process and send its first request.
 
@@ -62,6 +64,7 @@ class Subprocess:
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             is_quiet: Whether the process's output is dropped; otherwise it goes to standard error.
             clock: Clock in which the process records the time that it spends compiling. It is closed with the process.
+            sandbox: Sandbox in which the process runs.
 
         Raises:
             SubprocessDiedError: The process ended at once.
@@ -69,7 +72,8 @@ class Subprocess:
         """
         request_end, self._request_pipe = os.pipe()
         self._response_pipe, response_end = os.pipe()
-        self._clock, self._max_bytes = clock, limits.output_bytes
+        self._clock, self._max_bytes, self._is_sandboxed = clock, limits.output_bytes, sandbox is not None
+        self._processor_timer: ProcessorTimer | None = None
         try:
             self._process = LimitedProcess(
                 program or PROGRAM,
@@ -82,6 +86,7 @@ class Subprocess:
                     *([clock.descriptor] if clock else []),
                 ],
                 variables=variables,
+                sandbox=sandbox,
                 stdout=DEVNULL if is_quiet else STDERR,
                 stderr=DEVNULL if is_quiet else None,
             )
@@ -94,11 +99,16 @@ class Subprocess:
         self.send(setup, content)
 
     def request(
-        self, value: Any, content: bytes, response_type: type[T], seconds: float | None = None
+        self,
+        value: Any,
+        content: bytes,
+        response_type: type[T],
+        seconds: float | None = None,
+        turn_timer: TurnTimer | None = None,
     ) -> tuple[T, bytes]:
         """Send a request, and return the response as ``receive`` does."""
         self.send(value, content)
-        return self.receive(response_type, seconds)
+        return self.receive(response_type, seconds, turn_timer)
 
     def send(self, value: Any, content: bytes = b"") -> None:
         """Send a request. Raises ``SubprocessDiedError`` if the process has ended."""
@@ -108,21 +118,25 @@ class Subprocess:
             except OSError:
                 self._raise_died()
 
-    def receive(self, response_type: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+    def receive(
+        self, response_type: type[T], seconds: float | None = None, turn_timer: TurnTimer | None = None
+    ) -> tuple[T, bytes]:
         """Return the next response: a value of ``response_type``, and bytes.
 
         Raises:
             RemoteError: The handler raised an error.
             SubprocessDiedError: The process ended, or wrote something other than a response.
             TurnTimeoutError: No response came within ``seconds``, not counting the time spent on compiling.
+            GameTimeoutError: The processor time of ``turn_timer`` was used up before the response came.
 
         """
         with self._stop_on_error():
             deadline = None if seconds is None else build_monotonic_deadline_function(seconds, self._clock)
-            kind, value_size, content_size = HEADER.unpack(self._read_bytes(HEADER.size, deadline))
+            kind, value_size, content_size = HEADER.unpack(self._read_bytes(HEADER.size, deadline, turn_timer))
             if kind not in (ANSWER, FAILURE) or value_size + content_size > self._max_bytes:
                 raise SubprocessDiedError(NO_ANSWER_MESSAGE)
-            value, content = self._read_bytes(value_size, deadline), self._read_bytes(content_size, deadline)
+            value = self._read_bytes(value_size, deadline, turn_timer)
+            content = self._read_bytes(content_size, deadline, turn_timer)
             try:
                 if kind == ANSWER:
                     return msgspec.json.decode(value, type=preload_msgspec_type(response_type)), content
@@ -171,12 +185,23 @@ class Subprocess:
             self.stop()
             raise
 
-    def _read_bytes(self, length: int, deadline: Callable[[], float] | None) -> bytes:
+    @property
+    def processor_timer(self) -> ProcessorTimer:
+        """The timer of the process's processor time, which this property starts when it is first read."""
+        if self._processor_timer is None:
+            self._processor_timer = ProcessorTimer(self.pid, self._is_sandboxed, self._clock)
+        return self._processor_timer
+
+    def _read_bytes(
+        self, length: int, deadline: Callable[[], float] | None, turn_timer: TurnTimer | None = None
+    ) -> bytes:
         chunks = []
         while length:
-            while not self.has_response(None if deadline is None else max(0.0, deadline() - time.monotonic())):
+            wait_seconds = [] if turn_timer is None else [turn_timer.first_wait_seconds]
+            while not self.has_response(_find_shortest_wait(deadline, wait_seconds)):
                 if deadline is not None and deadline() <= time.monotonic():
                     raise TurnTimeoutError
+                wait_seconds = [] if turn_timer is None else [turn_timer.find_next_wait_seconds()]
             chunk = os.read(self._response_pipe, length)
             if not chunk:
                 self._raise_died()
@@ -188,6 +213,12 @@ class Subprocess:
         """Raise a ``SubprocessDiedError`` that describes how the process ended."""
         code = self._process.wait_and_kill_group(DEATH_SECONDS)
         raise SubprocessDiedError("its process closed its pipes" if code is None else describe_exit(code))
+
+
+def _find_shortest_wait(deadline: Callable[[], float] | None, wait_seconds: Sequence[float]) -> float | None:
+    """Return the shortest of the times until the deadline and of ``wait_seconds``, or None if there are none."""
+    deadlines = [] if deadline is None else [max(0.0, deadline() - time.monotonic())]
+    return min([*deadlines, *wait_seconds], default=None)
 
 
 def stop_all(subprocesses: Iterable[Subprocess]) -> None:

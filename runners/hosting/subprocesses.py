@@ -9,6 +9,7 @@ defined beside each of them. This module has what they share:
   bytes.
 - **End.** The whole group is killed, even if its leader has ended by itself. A program that leaves its group escapes.
 - **Lifeline.** A pipe whose other end only the run holds. However the run dies, the kernel then ends the group.
+- **Sandbox.** Code that is not trusted runs below a supervisor, which holds the lifeline in its place: see ``sandbox``.
 
 The second half of the module runs in the subprocess. The module needs only the standard library of Python 3.7, because
 a player's own interpreter may run that half.
@@ -41,8 +42,8 @@ STDERR = 2  # the run's standard error, as a subprocess's standard output
 class Limits(NamedTuple):
     """The resources that a subprocess may use; None means no limit.
 
-    The number of processes is not limited, because RLIMIT_NPROC counts all processes of a user and does not apply to
-    root.
+    The number of processes is limited in a sandbox only, because elsewhere RLIMIT_NPROC counts all processes of a user
+    and does not apply to root.
     """
 
     megabytes: int | None = None  # address space in MiB, on Linux
@@ -51,6 +52,17 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS = Limits()
+
+
+class Sandbox(NamedTuple):
+    """A sandbox in which a subprocess runs, as ``sandbox.build_sandbox`` builds it."""
+
+    command: list[str]  # beginning of the command that carries out its further arguments inside the sandbox
+    variables: dict[str, str]  # all environment variables of the subprocess, besides the caller's and the module path
+    processes: int  # processes and threads that may exist in it at the same time
+
+
+SUPERVISOR = (sys.executable, "-P", "-m", "runners.hosting.sandbox_supervisor")
 
 
 class LimitedProcess:
@@ -63,6 +75,7 @@ class LimitedProcess:
         limits: Limits = NO_LIMITS,
         *,
         prefix: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
         shared_descriptors: Sequence[int] = (),
         variables: Mapping[str, str] | None = None,
         stdin: int | IO[bytes] = DEVNULL,
@@ -75,7 +88,8 @@ class LimitedProcess:
             program: A program of this project, which must call ``bind``. ``start_command`` starts any other program.
             arguments: Further arguments of the program.
             limits: Limits that the program applies to itself, once it has imported what it needs.
-            prefix: Beginning of the command, such as a sandbox that carries out the rest of it.
+            prefix: Beginning of the command, such as a program that carries out the rest of it.
+            sandbox: Sandbox in which the program runs. This object then stands for the sandbox's supervisor.
             shared_descriptors: Open files that the subprocess inherits under the same numbers.
             variables: Environment variables besides those of the run. The module path is the run's.
             stdin: Standard input, as for ``subprocess.Popen``.
@@ -89,17 +103,27 @@ class LimitedProcess:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         lifeline, self._lifeline = os.pipe()
+        module_path = {"PYTHONPATH": _format_module_path()}
+        command = [*program, json.dumps([lifeline, *limits]), *arguments]
+        if sandbox is not None:
+            request = {
+                "program": [*program],
+                "arguments": [*arguments],
+                "descriptors": [*shared_descriptors],
+                "sandbox": sandbox._replace(variables={**sandbox.variables, **module_path, **(variables or {})}),
+            }
+            command, variables = [*SUPERVISOR, json.dumps([lifeline, *limits]), json.dumps(request)], None
         try:
-            with _block_signals():
+            with block_signals():
                 self._process = subprocess.Popen(  # noqa: S603  (callers say whose program it is)
-                    [*prefix, *program, json.dumps([lifeline, *limits]), *arguments],
+                    [*prefix, *command],
                     stdin=stdin,
                     stdout=stdout,
                     stderr=stderr,
                     bufsize=0,
                     pass_fds=(lifeline, *shared_descriptors),
                     process_group=0,
-                    env={**os.environ, "PYTHONPATH": _format_module_path(), **(variables or {})},
+                    env={**os.environ, **module_path, **(variables or {})},
                 )
         except BaseException:
             self._close_lifeline()
@@ -274,7 +298,7 @@ def _format_module_path() -> str:
 
 
 @contextmanager
-def _block_signals() -> Iterator[None]:
+def block_signals() -> Iterator[None]:
     """Block signals that ask this process to end, while the context's body starts a subprocess.
 
     The subprocess inherits the block and removes it in ``bind``. Without the block, a signal that is sent to all
@@ -295,10 +319,14 @@ def bind(binding: str) -> Limits:
 
     ``binding`` is the first argument of the process. Once bound, the process cannot outlive the run, and the system
     ends it before the run if memory runs out. It ignores signals that ask it to end, because they may be sent to all
-    processes of a group or of a service, and the run ends its subprocesses itself.
+    processes of a group or of a service, and the run ends its subprocesses itself. In a sandbox the process gets its
+    standard streams in place of the pipe.
     """
     lifeline, *limits = json.loads(binding)
-    _set_up_end_when_lifeline_closes(lifeline)
+    if isinstance(lifeline, list):  # the supervisor of a sandbox holds the lifeline
+        _take_standard_streams(lifeline)
+    else:
+        _set_up_end_when_lifeline_closes(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in TERMINATION_SIGNALS:
         signal.signal(number, _ignore_termination)
@@ -307,6 +335,17 @@ def bind(binding: str) -> Limits:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OUT_OF_MEMORY_SCORE, encoding="ascii")
     return Limits(*limits)
+
+
+def _take_standard_streams(descriptors: list[int]) -> None:
+    """Make ``descriptors`` the standard input, output and error of this process.
+
+    They come under other numbers, because bubblewrap keeps standard streams open as long as the sandbox exists. The run
+    would then not notice that the program has closed its own.
+    """
+    for standard_descriptor, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, standard_descriptor)
+        os.close(descriptor)
 
 
 def _set_up_end_when_lifeline_closes(lifeline: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import AgentLimits, SomeTurnsFailedError, TurnTimeoutError
-from agents.base.player import PythonPlayer, to_turns
+from agents.base.agent import AgentLimits, GameTimeoutError, SomeTurnsFailedError, TurnTimeoutError
+from agents.base.player import to_turns
 from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations
 from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
@@ -23,6 +23,9 @@ from quarto.rules import NONE, Rules
 from runners.hosting.engines.compliance import RuleCheck, try_protocol_rules
 from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, quote_line
 from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
+from runners.hosting.game_time import RemotePlayer
+from runners.hosting.sandbox import build_sandbox, list_program_paths, select_surroundings
+from runners.hosting.subprocesses import Sandbox
 
 SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
 MAX_FAILURES_IN_A_ROW = 3  # turns in a row that fail, each in a new process, before the rest of the batch fails too
@@ -74,7 +77,18 @@ class Engine:
 
         Raises ``RequestError`` if the engine fails.
         """
-        return EngineProcess(self._command, rules, self._limits.megabytes)
+        sandbox = self._build_sandbox() if self._limits.is_sandboxed else None
+        return EngineProcess(self._command, rules, self._limits.memory_megabytes, sandbox)
+
+    def _build_sandbox(self) -> Sandbox:
+        """Build a sandbox in which the program, and the files and folders that its arguments name, are visible.
+
+        A file is visible with the folder that it is in, as far as ``select_surroundings`` allows.
+        """
+        program, *arguments = self._command
+        paths = [Path(word.rpartition("=")[2]).expanduser() for word in arguments]
+        visible = [*list_program_paths(program), *map(select_surroundings, [Path(program), *paths])]
+        return build_sandbox((path for path in visible if path.exists()), self._limits.processes, Path.cwd())
 
     def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
         """Check whether the engine keeps each rule of the protocol, and yield the results.
@@ -88,6 +102,11 @@ class Engine:
         """The time limit of a turn in seconds, or None if there is no limit."""
         return self._limits.turn_seconds
 
+    @property
+    def game_seconds(self) -> float | None:
+        """The limit of processor time for a game in seconds, or None if there is no limit."""
+        return self._limits.game_seconds
+
 
 class PartialTurns(NamedTuple):
     """The turns (cell, gift) before the first turn that failed, and the error of the failed turn.
@@ -99,7 +118,7 @@ class PartialTurns(NamedTuple):
     error: Exception | None
 
 
-class EnginePlayer(PythonPlayer):
+class EnginePlayer(RemotePlayer):
     """A player with as many engine processes as there are threads that request turns concurrently.
 
     If a process ends, is late or writes an invalid answer, the game in which its turn was due is forfeited, and a new
@@ -108,7 +127,7 @@ class EnginePlayer(PythonPlayer):
 
     def __init__(self, engine: Engine, rules: Rules) -> None:
         """Start the first process. Raises ``RequestError`` as ``Engine.build_player`` does."""
-        super().__init__(None)
+        super().__init__(engine.game_seconds)
         self._engine, self._rules = engine, rules
         self._idle = [engine.start_process(rules)]  # the last one is used next
         weakref.finalize(self, _quit_all, self._idle)
@@ -155,20 +174,24 @@ class EnginePlayer(PythonPlayer):
         go = b"go\n" if seconds is None else f"go {seconds:g}\n".encode()
         turns, turn_started = list[tuple[int, int]](), time.perf_counter()
         try:
-            for answer in process.request_turns(format_position_lines(batch, seeds) + go, seconds):
-                if isinstance(answer, bytes):
-                    process.stop()
-                    return PartialTurns(turns, self._build_no_turn_error(answer, batch, len(turns)))
-                now = time.perf_counter()
-                if evaluations is not None:
-                    value, visits = process.evaluation
-                    evaluations.value[len(turns)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
-                    evaluations.visits[len(turns)] = NO_VISITS if visits is None else visits
-                    evaluations.microseconds[len(turns)] = round(1e6 * (now - turn_started))
-                turn_started = now
-                turns.append(answer)
-                if len(turns) == len(seeds):
-                    break
+            with self._charge_turn(process) as turn_timer:
+                for answer in process.request_turns(format_position_lines(batch, seeds) + go, seconds, turn_timer):
+                    if isinstance(answer, bytes):
+                        process.stop()
+                        return PartialTurns(turns, self._build_no_turn_error(answer, batch, len(turns)))
+                    now = time.perf_counter()
+                    if evaluations is not None:
+                        value, visits = process.evaluation
+                        evaluations.value[len(turns)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
+                        evaluations.visits[len(turns)] = NO_VISITS if visits is None else visits
+                        evaluations.microseconds[len(turns)] = round(1e6 * (now - turn_started))
+                    turn_started = now
+                    turns.append(answer)
+                    if len(turns) == len(seeds):
+                        break
+        except GameTimeoutError as error:
+            process.stop()
+            return PartialTurns([], error)
         except TurnTimeoutError:
             process.stop()
             return PartialTurns(turns, TurnTimeoutError(f"its turn took longer than turn_seconds={seconds:g}"))

@@ -14,7 +14,8 @@ from agents.base.agent import Evaluation, TurnTimeoutError
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.hosting.engines.protocol import GREETING, QUIT, READY, TURNS_BY_LINE, format_rules_line
-from runners.hosting.subprocesses import PIPE, Limits, OutputTail, describe_exit, start_command
+from runners.hosting.game_time import ProcessorTimer, TurnTimer
+from runners.hosting.subprocesses import PIPE, Limits, OutputTail, Sandbox, describe_exit, start_command
 
 GREETING_SECONDS = 60.0  # an engine may load a network
 # Time for the first answer and, if it does not come, for the first answer of a second process: see ``EngineProcess``.
@@ -40,15 +41,22 @@ class EngineError(Exception):
 class EngineProcess:
     """A running engine that is ready to play by the given rules."""
 
-    def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        rules: Rules | None,
+        megabytes: int | None = None,
+        sandbox: Sandbox | None = None,
+    ) -> None:
         """Start the engine and exchange greetings with it; then send it ``rules`` unless they are None.
 
         If the engine does not answer, its input is closed: an engine that does not flush its output sends its answer at
         that moment, which reveals this fault. Then the engine is started once more and gets more time, because it may
-        just be slow. ``megabytes`` limits its memory; None means no limit. Raises ``RequestError`` if the engine does
-        not become ready.
+        just be slow. ``megabytes`` limits its memory; None means no limit. ``sandbox`` is where it runs. Raises
+        ``RequestError`` if the engine does not become ready.
         """
-        self._megabytes = megabytes
+        self._megabytes, self._sandbox = megabytes, sandbox
+        self._processor_timer: ProcessorTimer | None = None
         try:
             try:
                 self._start(command, rules, FIRST_SECONDS)
@@ -71,7 +79,12 @@ class EngineProcess:
         self._earlier_error_bytes = 0  # size of standard error before the last request
         self._error_output = OutputTail(MAX_ERROR_BYTES)
         self._process = start_command(
-            command, Limits(self._megabytes), stdin=PIPE, stdout=PIPE, stderr=self._error_output.writing_end
+            command,
+            Limits(self._megabytes),
+            sandbox=self._sandbox,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=self._error_output.writing_end,
         )
         self._error_output.start()
         self._input, self._output = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
@@ -112,13 +125,23 @@ class EngineProcess:
         finally:
             self.stop()
 
-    def request_turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
+    @property
+    def processor_timer(self) -> ProcessorTimer:
+        """The timer of the engine's processor time, which this property starts when it is first read."""
+        if self._processor_timer is None:
+            self._processor_timer = ProcessorTimer(self._process.pid, self._sandbox is not None)
+        return self._processor_timer
+
+    def request_turns(
+        self, content: bytes, seconds: float | None, turn_timer: TurnTimer | None = None
+    ) -> Iterator[tuple[int, int] | bytes]:
         """Send ``content``, which consists of positions and ``go``, and yield the answer to each position.
 
         An answer is a turn (cell, gift), or the engine's line if that is not a turn. The attribute ``evaluation`` then
         holds what the engine has reported about the turn that was yielded last.
 
-        Raises ``EngineError`` if the engine ends, and ``TurnTimeoutError`` if a turn takes longer than ``seconds``.
+        Raises ``EngineError`` if the engine ends, ``TurnTimeoutError`` if a turn takes longer than ``seconds``, and
+        ``GameTimeoutError`` if the processor time of ``turn_timer`` is used up.
         """
         if not self._lines and select.select([self._output], [], [], 0)[0]:
             self._read_lines_or_raise_ended()  # the engine has ended, or written lines without a request
@@ -128,7 +151,7 @@ class EngineProcess:
             )
         self._earlier_error_bytes = self._error_output.size
         info_lines, self.evaluation = 0, Evaluation()
-        for line in self.request_lines(content, seconds):
+        for line in self.request_lines(content, seconds, turn_timer):
             turn = TURNS_BY_LINE.get(line)
             if turn is not None:
                 info_lines = 0
@@ -144,7 +167,9 @@ class EngineProcess:
                 yield TURNS_BY_LINE.get(normalise_case_and_spaces(line), line)
                 self.evaluation = Evaluation()
 
-    def request_lines(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
+    def request_lines(
+        self, content: bytes, seconds: float | None, turn_timer: TurnTimer | None = None
+    ) -> Iterator[bytes]:
         """Send ``content``, then yield the lines that the engine writes, without line breaks, until the caller stops.
 
         Each line may take ``seconds``, including the ``info`` lines before it. Writing and reading alternate, so that
@@ -152,6 +177,7 @@ class EngineProcess:
         """
         unsent = memoryview(content)
         deadline = None if seconds is None else time.monotonic() + seconds
+        timer_waits = [] if turn_timer is None else [turn_timer.first_wait_seconds]
         while True:
             while self._lines:
                 line = self._lines.pop()
@@ -160,12 +186,14 @@ class EngineProcess:
                 if seconds is not None and not line.startswith(b"info"):
                     deadline = time.monotonic() + seconds
                 yield line
-            remaining_seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+            waits = [*timer_waits, *([] if deadline is None else [max(0.0, deadline - time.monotonic())])]
             readable, writable, _ = select.select(
-                [self._output], [self._input] if unsent else [], [], remaining_seconds
+                [self._output], [self._input] if unsent else [], [], min(waits, default=None)
             )
             if not readable and not writable:
-                raise TurnTimeoutError
+                if deadline is not None and deadline <= time.monotonic():
+                    raise TurnTimeoutError
+                timer_waits = [] if turn_timer is None else [turn_timer.find_next_wait_seconds()]
             if readable:
                 self._read_lines_or_raise_ended()
             if writable:

@@ -86,8 +86,9 @@ class Polito:
             "reuse": reuse,
             "most_asks": most_asks,
             "turn_seconds": limits.turn_seconds,
-            "megabytes": limits.megabytes,
+            "megabytes": limits.memory_megabytes,
         }
+        self._limits = limits
         self._pool: PolitoSubprocessPool | None = None  # of the rules that were used last
 
     @property
@@ -107,7 +108,8 @@ class Polito:
         sources = [path for path in folder_files if path.suffix == ".py"]
         texts = b"\n".join(path.read_bytes() for path in sources)
         named_files = [path for path in folder_files if path.suffix != ".py" and path.name.encode() in texts]
-        imported = [Path(file) for file in self._load_pool(CLASSIC).facts.files]
+        # Only files, because a player in a sandbox may name a device that never ends.
+        imported = [path for path in map(Path, self._load_pool(CLASSIC).facts.files) if path.is_file()]
         own_files = sorted({*sources, *named_files})  # sorted alike wherever the folder lies
         return [*own_files, *sorted({*imported} - {*own_files}), *sorted(PACKAGE_FOLDER.glob("*.py"))]
 
@@ -124,7 +126,7 @@ class Polito:
     def _load_pool(self, rules: Rules) -> PolitoSubprocessPool:
         setup = {**self._setup, "lines": rules.lines}
         if self._pool is None or self._pool.setup != setup:
-            self._pool = PolitoSubprocessPool(setup)
+            self._pool = PolitoSubprocessPool(setup, self._limits)
         return self._pool
 
 

@@ -20,12 +20,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base.agent import SomeTurnsFailedError, TurnTimeoutError
+from agents.base.agent import AgentLimits, SomeTurnsFailedError, TurnTimeoutError
 from agents.base.player import BatchPlayer
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import ErrorDetails, RemoteError, RequestError
 from quarto.rng import Streams
+from runners.hosting.game_time import GameBudgets, TurnTimer
 from runners.hosting.polito.game_server import (
     ANSWER_FORMAT,
     QUESTION_FORMATS,
@@ -34,6 +35,7 @@ from runners.hosting.polito.game_server import (
     SLOT_FORMAT,
     TURN_START,
 )
+from runners.hosting.sandbox import build_sandbox, list_program_paths
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 from runners.hosting.subprocesses import Limits, read_command_output_until_limit
 
@@ -89,12 +91,16 @@ class Remarks(msgspec.Struct):
 class PolitoSubprocess(Subprocess):
     """A subprocess with live games of one player; ``setup`` holds the parameters of ``agent.Polito``."""
 
-    def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
+    def __init__(self, setup: Mapping[str, Any], limits: AgentLimits, trial: bool = False) -> None:
         """Build the player and, with ``trial``, play a trial game.
 
         Raises ``RequestError`` if the player cannot be built.
         """
-        python = setup["python"]
+        python, folder = setup["python"], Path(setup["folder"])
+        sandbox = None
+        if limits.is_sandboxed:
+            interpreter = list_program_paths(python) if python else []
+            sandbox = build_sandbox([folder, *interpreter], limits.processes, folder)
         try:
             with tempfile.TemporaryFile() as file:
                 file.truncate(8 * SHARED_WORDS)
@@ -109,6 +115,7 @@ class PolitoSubprocess(Subprocess):
                     variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
                     shared_descriptors=[file.fileno()],
                     is_quiet=True,
+                    sandbox=sandbox,
                 )
             self.facts, _ = self.receive(PlayerFacts)
         except (SubprocessDiedError, OSError) as error:
@@ -126,28 +133,33 @@ class PolitoSubprocess(Subprocess):
         """The index of the question that the subprocess began to answer last."""
         return self._shared[QUESTION_INDEX]
 
-    def request_turns(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
+    def request_turns(
+        self, questions: NDArray[np.void], turn_timer: TurnTimer | None = None
+    ) -> tuple[NDArray[np.int8], Remarks]:
         """Return the turns for ``questions``, and the remarks of the subprocess about them.
 
-        The array holds the cells of all turns, followed by the gifts of all turns. Raises ``SubprocessDiedError``, and
-        ``TurnTimeoutError`` if a turn goes on although it was interrupted.
+        The array holds the cells of all turns, followed by the gifts of all turns. Raises ``SubprocessDiedError``,
+        ``TurnTimeoutError`` if a turn goes on although it was interrupted, and ``GameTimeoutError`` if the processor
+        time of ``turn_timer`` is used up.
         """
         self._shared[QUESTION_INDEX] = self._shared[TURN_START] = 0
         self.send(None, questions.tobytes())
         if self._seconds is not None:
-            self._interrupt_late_turns_or_raise_timeout(self._seconds)
-        remarks, answers = self.receive(Remarks)
+            self._interrupt_late_turns_or_raise_timeout(self._seconds, turn_timer)
+        remarks, answers = self.receive(Remarks, turn_timer=turn_timer)
         if len(answers) != 2 * len(questions):
             raise SubprocessDiedError(NO_ANSWER_MESSAGE)
         return np.frombuffer(answers, ANSWER_FORMAT), remarks
 
-    def _interrupt_late_turns_or_raise_timeout(self, seconds: float) -> None:
+    def _interrupt_late_turns_or_raise_timeout(self, seconds: float, turn_timer: TurnTimer | None) -> None:
         """Interrupt every turn that takes longer than ``seconds``, until a response begins.
 
-        Raises ``TurnTimeoutError`` if a turn is still running ``GRACE_SECONDS`` after its limit.
+        Raises ``TurnTimeoutError`` if a turn is still running ``GRACE_SECONDS`` after its limit, and
+        ``GameTimeoutError`` if the processor time of ``turn_timer`` is used up.
         """
-        next_wait = seconds
-        while not self.has_response(next_wait):
+        next_wait, timer_wait = seconds, turn_timer.first_wait_seconds if turn_timer else seconds
+        while not self.has_response(min(next_wait, timer_wait)):
+            timer_wait = turn_timer.find_next_wait_seconds() if turn_timer else GRACE_SECONDS
             turn_start = self._shared[TURN_START]
             excess_seconds = (time.monotonic_ns() - turn_start) / 1e9 - seconds
             if not turn_start:
@@ -167,13 +179,13 @@ class PolitoSubprocessPool:
     The first player that needs a subprocess takes the first one; then it is no longer shared.
     """
 
-    def __init__(self, setup: Mapping[str, Any]) -> None:
+    def __init__(self, setup: Mapping[str, Any], limits: AgentLimits) -> None:
         """Start the first subprocess. Raises ``RequestError`` if the player cannot be built."""
-        self.setup = setup
+        self.setup, self.limits = setup, limits
         self.asked_again = 0
         self.given_up = ""
         self.label: str = setup["player"]
-        first = PolitoSubprocess(setup, trial=True)
+        first = PolitoSubprocess(setup, limits, trial=True)
         self.facts = first.facts
         self._ready = [first]
         self._lock = threading.Lock()
@@ -186,7 +198,7 @@ class PolitoSubprocessPool:
         with self._lock:
             if self._ready:
                 return self._ready.pop()
-        return PolitoSubprocess(self.setup)
+        return PolitoSubprocess(self.setup, self.limits)
 
     def record_remarks_and_log_output(self, remarks: Remarks) -> None:
         """Count illegal answers, and log what the player printed."""
@@ -213,6 +225,9 @@ class PolitoPlayer(BatchPlayer):
         self._subprocess: PolitoSubprocess | None = None
         # Limits the games at once by memory, and to one game if one player plays all games.
         game_bytes = max(MIN_GAME_BYTES, pool.facts.game_bytes)
+        game_seconds = pool.limits.game_seconds
+        self._budgets = None if game_seconds is None else GameBudgets(game_seconds)
+        self.one_position_at_a_time = game_seconds is not None
         self.game_words = ONE_GAME_WORDS if pool.setup["reuse"] else game_bytes // 8
 
     def fork(self) -> PolitoPlayer:
@@ -240,9 +255,13 @@ class PolitoPlayer(BatchPlayer):
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (slots begin their games by themselves)
         """End all games, and begin new ones in ``slots``."""
+        if self._budgets is not None:
+            self._budgets.restart()
         self._begin_games_in_slots_or_all(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
+        if self._budgets is not None:
+            self._budgets.restart(slots.tolist())
         if len(slots):
             self._begin_games_in_slots_or_all(slots.astype(SLOT_FORMAT).tobytes())
 
@@ -312,11 +331,11 @@ class PolitoPlayer(BatchPlayer):
         """
         subprocess = self._subprocess = self._subprocess or self._take_subprocess_from_pool()
         try:
-            answers, remarks = subprocess.request_turns(questions[pending_indices])
+            answers, remarks = self._request_turns(subprocess, questions[pending_indices])
         except (SubprocessDiedError, TurnTimeoutError) as error:
             failed_question = subprocess.question_index if 0 <= subprocess.question_index < len(pending_indices) else 0
             failures[int(pending_indices[failed_question])] = (
-                self._build_late_error() if isinstance(error, TurnTimeoutError) else error
+                self._build_late_error() if type(error) is TurnTimeoutError else error
             )
             self._replace_subprocess()
             return np.delete(pending_indices, failed_question)
@@ -330,6 +349,14 @@ class PolitoPlayer(BatchPlayer):
             )
         self._pool.record_remarks_and_log_output(remarks)
         return pending_indices[:0]
+
+    def _request_turns(
+        self, subprocess: PolitoSubprocess, questions: NDArray[np.void]
+    ) -> tuple[NDArray[np.int8], Remarks]:
+        if self._budgets is None:
+            return subprocess.request_turns(questions)
+        with self._budgets.charge_turn(int(questions["slot"][0]), subprocess.processor_timer) as turn_timer:
+            return subprocess.request_turns(questions, turn_timer)
 
     def _build_late_error(self) -> TurnTimeoutError:
         return TurnTimeoutError(f"its turn took longer than turn_seconds={self._pool.setup['turn_seconds']:g}")

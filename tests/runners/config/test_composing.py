@@ -110,6 +110,7 @@ ENVIRONMENT = {
     "runners/arena/executors/ray_cluster.py": "Ray's own settings",
     "runners/arena/executors/processes.py": "Ray's own settings, while its processes start",
     "runners/hosting/subprocesses.py": "the environment of a subprocess, and PYTHONPATH of what it becomes",
+    "runners/hosting/sandbox.py": "the environment of a subprocess",
     "runners/bench/benchmark.py": "TMPDIR, the user's setting",
     "runners/bench/timing.py": "the environment of a subprocess",
 }
