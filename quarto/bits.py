@@ -135,6 +135,25 @@ HAS_BIT_DEPOSIT = (
 nth_bit = nth_bit_by_deposit if HAS_BIT_DEPOSIT else nth_bit_by_table
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def has_zero_lane(typing_context: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
+    """Return whether any of the sixteen 16-bit lanes of four words (uint64) is zero.
+
+    All lanes are compared at once where the processor has vectors. Random play is a sixth faster than with arithmetic
+    on one word after the other.
+    """
+
+    def generate_ir(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        words = ir.Constant(ir.VectorType(ir.IntType(64), 4), ir.Undefined)
+        for number, word in enumerate(arguments):
+            words = builder.insert_element(words, word, ir.Constant(ir.IntType(32), number))
+        lanes = builder.bitcast(words, ir.VectorType(ir.IntType(16), 16))
+        zeros = builder.icmp_unsigned("==", lanes, ir.Constant(lanes.type, None))
+        return builder.icmp_unsigned("!=", builder.bitcast(zeros, ir.IntType(16)), ir.Constant(ir.IntType(16), 0))
+
+    return types.boolean(*[types.uint64] * 4), generate_ir
+
+
 @inline_function
 def piece_to_lanes(piece: int) -> int:
     """Return the lanes of a board that has ``piece`` on cell 0 and no other piece.

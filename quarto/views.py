@@ -8,7 +8,7 @@ objects.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,24 @@ from numpy.typing import NDArray
 
 from quarto.batch import Batch
 from quarto.errors import RequestError
-from quarto.jit import int64, kernel, uint64
+from quarto.jit import int64, kernel
 from quarto.notation import PIECE_DIGITS, format_position, parse_position
 from quarto.position import ALL_CELLS, PackedPosition
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, SIDE, Rules
-from quarto.threats import safe_pieces, winning_cells
+from quarto.threats import SAFE_PIECES, safe_pieces, winning_cells
 
+_PIECE_LANES = [sum((piece >> a & 1) << CELLS * a for a in range(ATTRIBUTES)) for piece in range(PIECES)]  # on cell 0
+_SAFE_PIECES = SAFE_PIECES.tolist()  # Python reads a list faster than an array of NumPy
 MAX_PRINTED_POSITIONS = 3  # positions of a batch that its text draws
 
 
-@lru_cache(1 << CELLS)
+_LOW_BITS = [tuple(bit for bit in range(8) if octet >> bit & 1) for octet in range(256)]  # by the lower 8 bits
+_HIGH_BITS = [tuple(8 + bit for bit in bits) for bits in _LOW_BITS]  # by the upper 8 bits
+
+
 def list_set_bits(mask: int) -> tuple[int, ...]:
     """Return the indices of the set bits of a 16-bit mask, ascending."""
-    return tuple(bit for bit in range(CELLS) if mask >> bit & 1)
+    return _LOW_BITS[mask & 255] + _HIGH_BITS[mask >> 8]
 
 
 class Position:
@@ -109,8 +114,16 @@ class Position:
         placed_piece = self.hand if piece is None else _check_number("piece", piece, PIECES)
         if placed_piece == NONE:
             return ()
-        lanes, occupied = uint64(self.packed.lanes), self.packed.occupied
-        return list_set_bits(int(_call_winning_cells(lanes, occupied, placed_piece, self.rules.tables)))
+        lanes, occupied, completing_cells, cells = (
+            self.packed.lanes,
+            self.packed.occupied,
+            self.rules.completing_cells,
+            0,
+        )
+        for attribute in range(ATTRIBUTES):
+            lane = lanes >> CELLS * attribute & ALL_CELLS
+            cells |= completing_cells[lane if placed_piece >> attribute & 1 else occupied & ~lane]
+        return list_set_bits(cells & ~occupied)
 
     def safe_gifts(self, cell: int | None = None) -> tuple[int, ...]:
         """Return the available pieces with which nobody could finish a line in the next ply, ascending.
@@ -123,7 +136,14 @@ class Position:
 
         """
         lanes, occupied, _ = self._board_and_last_cell_after(cell, self.hand)
-        return list_set_bits(int(_call_safe_pieces(uint64(lanes), occupied, self.rules.tables)) & self.packed.available)
+        empty, completing_cells, dangers = ~occupied, self.rules.completing_cells, 0
+        for attribute in range(ATTRIBUTES):
+            lane = lanes >> CELLS * attribute & ALL_CELLS
+            if completing_cells[lane] & empty:
+                dangers |= 1 << attribute
+            if completing_cells[occupied & ~lane] & empty:
+                dangers |= 1 << ATTRIBUTES + attribute
+        return list_set_bits(_SAFE_PIECES[dangers] & self.packed.available)
 
     def with_turn(self, cell: int, gift: int = NONE) -> Position:
         """Return the position after a turn.
@@ -155,11 +175,10 @@ class Position:
         lanes, occupied = self.packed.lanes, self.packed.occupied
         if cell is None or piece == NONE:
             return lanes, occupied, self.last_cell
-        if occupied >> _check_number("cell", cell, CELLS) & 1:
+        number = _check_number("cell", cell, CELLS)
+        if occupied >> number & 1:
             raise ValueError(f"cell {cell} is not empty in {format_position(self.packed)}")
-        for attribute in range(ATTRIBUTES):
-            lanes |= (piece >> attribute & 1) << (CELLS * attribute + int(cell))
-        return lanes, occupied | 1 << int(cell), int(cell)
+        return lanes | _PIECE_LANES[piece] << number, occupied | 1 << number, number
 
     def __str__(self) -> str:
         cells = ["." if piece == NONE else PIECE_DIGITS[piece] for piece in self.board]
@@ -324,16 +343,6 @@ def _unpack_bits(words: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
     """Return the bits of each word, the lowest first: [B, 16] bool for masks of 16 bits, [B, 64] bool for lanes."""
     octets = np.ascontiguousarray(words, words.dtype.newbyteorder("<")).view(np.uint8)
     return np.unpackbits(octets.reshape(len(words), -1), axis=1, bitorder="little").view(np.bool_)
-
-
-@kernel()
-def _call_winning_cells(lanes: int, occupied: int, piece: int, rules: Any) -> int:
-    return winning_cells(lanes, int64(occupied), int64(piece), rules)
-
-
-@kernel()
-def _call_safe_pieces(lanes: int, occupied: int, rules: Any) -> int:
-    return safe_pieces(lanes, int64(occupied), rules)
 
 
 @kernel()

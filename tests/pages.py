@@ -132,6 +132,10 @@ NOT_RUN = {
         "import analytics\nimport polars as pl\nfrom deltalake",
     ): "needs deltalake, which the project does not install",
     ("docs/exchange.md", "import d3rlpy"): "needs d3rlpy, which the project does not install",
+    (
+        "docs/agents.md",
+        "qarena run corner random --config-dir my_agents a.isolation=sandbox",
+    ): "needs bubblewrap: tests/runners/hosting/test_sandbox.py plays in sandboxes",
     ("docs/agents.md", "def play(self"): "a method alone: tests/runners/authoring plays the template that has it",
     ("docs/policies.md", "qarena policy build --config-dir my_agents"): OWN_KIND,
     ("docs/policies.md", "qarena run --config-dir my_agents"): OWN_KIND,

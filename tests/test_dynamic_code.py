@@ -49,6 +49,7 @@ PROVEN = {
             ),
             *("quarto/observations.py::copy", "quarto/observations.py::resolve_rules"),
             *("quarto/rules.py::__post_init__", "quarto/solver/table.py::build_search_record"),
+            "runners/league/import_guard.py::find_spec",  # whose spec is one that loads nothing
             *("quarto/sources.py::_find_spec_by_finders", "runners/web/archive/sql_pool.py::_start_process"),
             *("analytics/shadowing.py::describe_hidden_package", "runners/cli/start.py::describe_hidden_package"),
             "runners/cli/system_errors.py::open_closed_streams",

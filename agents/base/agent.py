@@ -264,6 +264,8 @@ class KernelAgent:
     """
 
     kernel: ClassVar[TurnKernel]
+    # Takes the same turns in a whole batch (``agents.base.player.batch_turn``), for turns as cheap as a function call.
+    batch_kernel: ClassVar[Callable[..., None] | None] = None
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
     evaluates: bool = False  # whether evaluations will be asked for; set before ``knowledge`` is called
 

@@ -6,7 +6,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from operator import index
 from types import MappingProxyType
 from typing import Any
@@ -34,9 +35,9 @@ from agents.base.agent import (
 from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Evaluations, Lockstep, Turns
 from quarto.bits import array_pointer
 from quarto.errors import AnswerError, RequestError
-from quarto.jit import float64, inline_function, int64, kernel, load_kernel, uint64
+from quarto.jit import float64, function_value, inline_function, int64, kernel, load_kernel, uint64
 from quarto.position import PackedPosition
-from quarto.rng import Streams
+from quarto.rng import Streams, TurnGenerator
 from quarto.rules import Rules
 from quarto.views import BatchView, Position
 
@@ -68,6 +69,29 @@ def decide_turns(
         encoded = turn(position, state.streams[i] + seed_offset, rules, agent)
         state.turns.cells[i] = np.int8(encoded)
         state.turns.gifts[i] = np.int8(encoded >> 8)
+
+
+# (turn, agent, rules, state, seed offset, number of positions): the turns of a batch, written into ``state.turns``
+BATCH_TURN_SIGNATURE = types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, types.uint64, types.int64)
+BATCH_TURN_TYPE = types.FunctionType(BATCH_TURN_SIGNATURE)
+BatchTurnKernel = Callable[[TurnKernel, Any, Any, Lockstep, int, int], None]
+
+
+@function_value(BATCH_TURN_SIGNATURE)
+def decide_by_calls(
+    turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, seed_offset: int, first_positions: int
+) -> None:
+    """Call ``turn`` for each position, as ``decide_turns`` does. This is the batch kernel of most agents."""
+    decide_turns(turn, agent, rules, state, seed_offset, first_positions)
+
+
+def batch_turn(function: BatchTurnKernel) -> BatchTurnKernel:
+    """Compile a function that takes the turns of a whole batch, as the ``batch_kernel`` of an agent.
+
+    It writes the same turns into ``state.turns`` as ``decide_turns`` does, but need not call a function for each of
+    them. This pays only if a turn takes a few nanoseconds, as the call does.
+    """
+    return function_value(BATCH_TURN_SIGNATURE)(function)
 
 
 @kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
@@ -189,9 +213,16 @@ class KernelPlayer(BatchPlayer):
     Each thread needs its own player, because scratch and memory are written without locks.
     """
 
-    def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
+    def __init__(
+        self,
+        turn: TurnKernel,
+        knowledge: Knowledge,
+        rules: Rules,
+        batch_kernel: BatchTurnKernel = decide_by_calls,
+    ) -> None:
         self.turn = load_kernel(turn)  # compiled now, so that a faulty kernel is refused before it plays
-        self._turn_kernel = turn
+        self.batch_turn = load_kernel(batch_kernel)
+        self._kernels = turn, batch_kernel
         self.rules = rules
         self.game_words = knowledge.game_words
         self._knowledge = knowledge
@@ -214,12 +245,23 @@ class KernelPlayer(BatchPlayer):
         self.agent = agent[0]
 
     def fork(self) -> KernelPlayer:
-        return KernelPlayer(self._turn_kernel, self._knowledge, self.rules)
+        return KernelPlayer(*self._arguments)
+
+    @property
+    def seat_arguments(self) -> tuple[Any, Any, Any]:
+        """The arguments of this player for a kernel that plays whole games: two compiled functions and a record."""
+        return self.batch_turn, self.turn, self.agent
+
+    @property
+    def _arguments(self) -> tuple[TurnKernel, Knowledge, Rules, BatchTurnKernel]:
+        """The arguments from which this player was built."""
+        turn, batch_kernel = self._kernels
+        return turn, self._knowledge, self.rules, batch_kernel
 
     @classmethod
     def resume(
         cls,
-        player_arguments: tuple[TurnKernel, Knowledge, Rules],
+        player_arguments: tuple[TurnKernel, Knowledge, Rules, BatchTurnKernel],
         memories: NDArray[np.uint64],
         slots: range,
         scratch: NDArray[np.uint64],
@@ -248,8 +290,7 @@ class KernelPlayer(BatchPlayer):
         The record that the kernel gets as ``agent`` is left out, because it holds addresses that are valid only in this
         process.
         """
-        player_arguments = self._turn_kernel, self._knowledge, self.rules
-        return type(self).resume, (player_arguments, self._memories, self._slots, self._arrays["scratch"])
+        return type(self).resume, (self._arguments, self._memories, self._slots, self._arrays["scratch"])
 
     def start(self, slots: range) -> None:
         if self.game_words == 0:
@@ -319,8 +360,9 @@ class PythonAgent:
 
     agent: BatchAgent | GameAgent
     rules: Rules
+    turn_generator: TurnGenerator = field(default_factory=TurnGenerator, compare=False, repr=False)
 
-    @property
+    @cached_property  # asking for a protocol takes 10 microseconds
     def takes_batches(self) -> bool:
         """Whether the agent chooses the turns of a whole batch at once rather than of one position at a time."""
         return isinstance(self.agent, BatchAgent)
@@ -333,19 +375,22 @@ class PythonAgent:
         The agent's evaluations are written into ``evaluations`` [B]. Any error that the agent raises is passed on.
         Raises ``AnswerError`` if an answer has the wrong form.
         """
-        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
-        if isinstance(self.agent, BatchAgent):
-            method: Callable[..., Any] = self.agent.play
+        agent: Any = self.agent
+        if self.takes_batches:
+            method: Callable[..., Any] = agent.play
+            batch, rng = batch.copy(), Streams(rng.seeds.copy())  # copies, because the agent may change them in place
             answer = _call_checking_signature(method, BatchView(batch, self.rules), rng)
             cells, gifts, evaluation = _split_answer(method, answer, "(cells, gifts)")
             _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(None), len(batch.lanes))
         else:
-            method, cells, gifts = self.agent.choose, [], []
-            for i in range(len(batch.lanes)):
+            method, cells, gifts = agent.choose, [], []
+            for i, (position, seed) in enumerate(zip(batch.list_positions(), rng.seeds.tolist(), strict=True)):
                 start_time = time.perf_counter()
-                answer = _call_checking_signature(method, Position(batch.position(i), self.rules), rng.generator(i))
+                turn_rng = self.turn_generator.begin_turn(seed)
+                answer = _call_checking_signature(method, Position(position, self.rules), turn_rng)
                 cell, gift, evaluation = _split_answer(method, answer, "(cell, gift)")
-                _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
+                if evaluation is not None:
+                    _check_and_fill_evaluation_rows(method, evaluation, evaluations, slice(i, i + 1), 1)
                 if evaluations is not None:
                     evaluations.microseconds[i] = round(1e6 * (time.perf_counter() - start_time))
                 try:
@@ -560,7 +605,9 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
         return player
     check_choosers(list_accepted_choosers(agent), rules, label)
     if isinstance(agent, KernelAgent):
-        late, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
+        batch_kernel = agent.batch_kernel or decide_by_calls
+        late = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules, batch_kernel)
+        early = agent.early(rules)
         return late if early is None else StagedPlayer(build_player(early[1], rules, label), late, early[0])
     return PythonPlayer(prepare_python_agent(agent, rules, label))
 

@@ -31,6 +31,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.exact.position_texts import parse_positions
 from analytics.exact.tablebase import find_largest_tablebase, is_same_rules_except_name, load_tablebase_index
 from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
 from analytics.store.archive import ArchiveStore
@@ -43,7 +44,7 @@ from analytics.tables.derived.threads import run_on_threads
 from quarto.batch import Batch, Games, Turns, concat_game_columns
 from quarto.canonical import canonical_forms
 from quarto.errors import Advice, RequestError
-from quarto.notation import format_position, parse_position
+from quarto.notation import format_position
 from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams, stream
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
@@ -161,10 +162,9 @@ def read_position_set(path: Path) -> PositionSet:
     origin, frame = _parse_position_set(path, content)
     first = frame["position"].rle_id().to_numpy()
     starts = np.flatnonzero(np.diff(first, prepend=-1))
-    positions = [parse_position(text)[0] for text in frame["position"].gather(starts)]
-    batch = Batch.from_positions(positions)
+    batch = parse_positions(frame["position"].gather(starts).to_list())
     batch.last_cell[:] = frame["last_cell"].gather(starts).to_numpy()
-    values = np.full((len(positions), CELLS, PIECES + 1), ILLEGAL, np.int8)
+    values = np.full((len(starts), CELLS, PIECES + 1), ILLEGAL, np.int8)
     gift = frame["gift"].to_numpy()
     values[first, frame["cell"].to_numpy(), np.where(gift == NONE, NO_GIFT_COLUMN, gift)] = frame["value"].to_numpy()
     return PositionSet(origin, batch, (frame["source"].gather(starts) == "logged").to_numpy(), values)

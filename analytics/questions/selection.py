@@ -464,12 +464,12 @@ _PLY_COLUMNS = ("game_id", "ply", "piece", "cell")
 
 
 def read_file_rows(
-    opened: OpenArchive, files: Sequence[VerifiableFile], columns: Sequence[str], where: str
+    opened: OpenArchive, files: Sequence[VerifiableFile], columns: Sequence[str], where: str, **frames: pl.DataFrame
 ) -> pl.DataFrame:
     """Read ``columns`` of the rows that meet the condition ``where`` from files of one table.
 
-    The frame has ``run_id`` as its first column. Raises ``FailureError`` for a damaged file, and ``MissingFileError``
-    for a missing one.
+    The condition may read ``frames`` by their names. The result has ``run_id`` as its first column. Raises
+    ``FailureError`` for a damaged file, and ``MissingFileError`` for a missing one.
     """
     opened.files.check_files(files)
     queries, groups = list[str](), defaultdict[str, list[VerifiableFile]](list)
@@ -478,7 +478,7 @@ def read_file_rows(
     for condition, group in groups.items():
         source = file_rows_sql((opened.to_queryable_path(file.path) for file in group), condition)
         queries.append(f"SELECT {RUN_ID_SQL} AS run_id, {', '.join(columns)} {source} WHERE {where}")
-    return opened.query_files_by_path(" UNION ALL ".join(queries))
+    return opened.query_files_by_path(" UNION ALL ".join(queries), **frames)
 
 
 def read_plies(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
@@ -512,8 +512,9 @@ def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame
     ]
     if not files:
         return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY_COLUMNS, pl.Int64()))
-    ids = ", ".join(map(str, game_keys["game_id"].unique().sort()))
-    rows = read_file_rows(opened, files, _PLY_COLUMNS, f"game_id IN ({ids})")
+    # A frame, and no list of numbers: DuckDB takes half a second to parse fourteen thousand of these.
+    wanted = game_keys.select(pl.col("game_id").unique())
+    rows = read_file_rows(opened, files, _PLY_COLUMNS, "game_id IN (SELECT game_id FROM wanted)", wanted=wanted)
     return rows.join(game_keys, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
 
 

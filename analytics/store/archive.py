@@ -147,7 +147,7 @@ class ArchiveStore:
         """Return the status of each file in the folder of a run's table, keyed by the file's name."""
         folder = self.folder(table, run_id)
         with explain_errors("list", folder):
-            return {path.name: status for path, status in self.backend.list_files_below(folder).items()}
+            return dict(self.backend.list_statuses(folder))
 
     def list_effective_ranges(
         self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
@@ -226,6 +226,13 @@ class ArchiveStore:
     def find_path_of_containing_file(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
         """Among the files of a table, find the one that holds the games of a range, and return its path.
 
+        Raises the errors of ``find_containing_file``.
+        """
+        return self.folder(table, run_id) / self.find_containing_file(table, run_id, stored).name
+
+    def find_containing_file(self, table: str, run_id: str, stored: StoredRange) -> StoredRange:
+        """Among the files of a table, find the one that holds the games of a range.
+
         If the range is a slice of a file, that file holds other games too. Raises ``FileNotFoundError`` if there is no
         such file.
         """
@@ -237,7 +244,7 @@ class ArchiveStore:
             files = self._files[key] = {file[:3]: file for file in listed}
         if games not in files:
             raise FileNotFoundError(f"{self.folder(table, run_id) / stored.games_stem}.*.parquet")
-        return self.folder(table, run_id) / files[games].name
+        return files[games]
 
     def forget_cached_listings(self) -> None:
         """Forget the cached listings, because files may have been replaced since they were listed."""
@@ -348,16 +355,12 @@ class ArchiveStore:
         disagree. Two runs that begin at the same moment may get the same number. Records that cannot be read are
         ignored. Raises ``FailureError`` if the records cannot be listed.
         """
-        with explain_errors("list", self.root):
-            there = self.backend.list_files_below(self.root / "runs")
-        identity = self.backend.encode_absolute_location(self.root)
-        records = {(identity, path.stem): path for path in there if RECORD_NAME.fullmatch(path.name)}
-        new = {key: path for key, path in records.items() if _run_numbers.get(key, (None, 0))[0] != there[path].version}
-        for (key, path), content in zip(
-            new.items(), self._read_contents_or_empty_bytes(list(new.values())), strict=True
-        ):
-            _run_numbers[key] = there[path].version, _parse_run_number_or_zero(content)
-        return 1 + max((_run_numbers[key][1] for key in records), default=0)
+        identity, run_ids = self.backend.encode_absolute_location(self.root), self.list_recorded_run_ids()
+        unknown = [run_id for run_id in run_ids if not _run_numbers.get((identity, run_id))]
+        contents = self._read_contents_or_empty_bytes([*map(self.run_record_path, unknown)])
+        for run_id, content in zip(unknown, contents, strict=True):
+            _run_numbers[identity, run_id] = _parse_run_number_or_zero(content)
+        return 1 + max((_run_numbers[identity, run_id] for run_id in run_ids), default=0)
 
     def _read_contents_or_empty_bytes(self, paths: Sequence[PurePath]) -> list[bytes]:
         """Return the contents of files in the order of ``paths``, with empty bytes for a file that cannot be read."""
@@ -498,9 +501,9 @@ def _encode_record(record: StoredRecord) -> bytes:
         raise RequestError(f"this cannot be recorded: {error}") from error
 
 
-# By archive and run: the version of the record that was read, and the number in it. A training begins a run in each
-# generation.
-_run_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
+# By archive and run: the number in the record, which never changes, or 0 if there was none to read. They are kept
+# because a training or a sweep begins thousands of runs, and would otherwise look at all records for each of them.
+_run_numbers: dict[tuple[bytes, str], int] = {}
 
 
 def _parse_run_number_or_zero(content: bytes) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from analytics.store.parquet.encoder import (
     ParquetBuilder,
     allocate_buffer,
     allocate_facts,
-    build_integer_chunks,
     encode_integers,
     encode_labels,
 )
@@ -24,6 +24,7 @@ from analytics.store.parquet.packing import LARGEST_DICTIONARY, ColumnFacts, pac
 from analytics.store.ranges import UnitLine, compute_game_ids
 from analytics.store.schema import EVALUATIONS_SCHEMA, GAMES_SCHEMA, PLIES_SCHEMA
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, concat_game_columns
+from quarto.bits import array_pointer
 from quarto.jit import inline_function, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import NONE, PIECES
@@ -33,7 +34,7 @@ from quarto.rules import NONE, PIECES
 ROW_GROUP_ROWS = 65536
 # Blocks of this many games or more are read where they are, 16 times each. Smaller blocks are concatenated first.
 MIN_ENCODED_GAMES = 16384
-FILLED_ROWS, NEXT_GAME = 0, 1  # of a row group that fills: the rows that it has, and the game to go on with
+GAMES_COPIED_AT_ONCE = 64  # if all of them have the ply
 
 
 # The bytes of a table's file.
@@ -254,74 +255,119 @@ def evaluations_to_frame_if_complete(blocks: Sequence[Block]) -> pl.DataFrame | 
     return pl.DataFrame(dict(zip(EVALUATIONS_SCHEMA, values, strict=True)), schema=EVALUATIONS_SCHEMA)
 
 
+# The games of a part, as a kernel finds them: addresses of arrays, because one call takes all parts of a file.
+PART_ARRAYS = np.dtype(
+    [(name, np.uint64) for name in ("game_id", "pieces", "cells", "plies", "winner")] + [("size", np.int64)]
+)
+
+
 def _encode_plies(parts: Sequence[RangeGames], game_count: int, buffer: NDArray[np.uint8]) -> TableBytes:
     """Encode the table ``plies`` one row group at a time, so that each is still in the CPU cache when it is packed."""
     file, facts = ParquetBuilder(PLIES_SCHEMA), allocate_facts(len(PLIES_SCHEMA))
-    columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(2, np.int64)
-    turns = [(ply, part) for ply in range(PIECES) for part in parts]
-    for number, (ply, part) in enumerate(turns, 1):
-        least = 1 if number == len(turns) else len(columns.game_id)
-        while rows := _fill_rows_and_pack_if_full(part.games, part.game_id, ply, least, filled, columns, buffer, facts):
-            file.add_row_group(build_integer_chunks(file.physical, rows, buffer, facts), rows)
+    columns, cursor = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * game_count)), np.zeros(3, np.int64)
+    arrays = np.array([_list_array_addresses(part) for part in parts], PART_ARRAYS)
+    while rows := _fill_and_pack_row_group(arrays, cursor, columns, buffer, facts):
+        file.add_packed_row_group(buffer, facts, rows)
     return file.finish()
 
 
-@kernel()
-def _fill_rows_and_pack_if_full(
-    games: Games,
-    game_id: NDArray[np.int64],
-    ply: int,
-    min_rows: int,
-    filled: NDArray[np.int64],
-    columns: PlyColumns,
-    buffer: NDArray[np.uint8],
-    facts: ColumnFacts,
-) -> int:
-    """Append rows of one ply to ``columns``; if the columns then have ``min_rows`` rows, pack each column in turn.
+def _list_array_addresses(part: RangeGames) -> tuple[int, ...]:
+    """List the addresses of the arrays of a part, and its number of games, in the order of ``PART_ARRAYS``.
 
-    ``filled`` [2] holds the number of rows written and the index of the next game. The columns are packed in
-    ``buffer``, and ``facts`` describes them. Returns the number of rows packed, or 0 when all games have been read;
-    call the function until it returns 0. One call does both steps: between two calls, a thread might have to wait until
-    another thread that encodes releases the interpreter lock (GIL).
+    Raises ``ValueError`` if an array is not contiguous or has another type than kernels expect.
     """
-    _fill_rows_until_full(games, game_id, ply, filled, columns)
-    rows = filled[FILLED_ROWS]
-    if rows < min_rows:
-        filled[NEXT_GAME] = 0
+    games, size = part.games, len(part.game_id)
+    matrix_shape = PIECES, size
+    expected: list[tuple[NDArray[np.integer], type[np.integer], tuple[int, ...]]] = [
+        (part.game_id, np.int64, (size,)),
+        (games.pieces, np.int8, matrix_shape),
+        (games.cells, np.int8, matrix_shape),
+        (games.plies, np.int8, (size,)),
+        (games.winner, np.int8, (size,)),
+    ]
+    for array, kind, shape in expected:
+        if array.dtype != kind or array.shape != shape or not array.flags.c_contiguous:
+            raise ValueError(
+                f"an array of games is {array.dtype}{array.shape}, not a contiguous {kind.__name__}{shape}"
+            )
+    return (*(array.ctypes.data for array, _, _ in expected), size)
+
+
+@kernel()
+def _fill_and_pack_row_group(
+    parts: NDArray[Any], cursor: NDArray[np.int64], columns: PlyColumns, buffer: NDArray[np.uint8], facts: ColumnFacts
+) -> int:
+    """Fill ``columns`` with the next rows of the table ``plies``, pack each column, and return the number of rows.
+
+    The number is 0 once all rows have been packed. ``parts`` [P] are ``PART_ARRAYS``. ``cursor`` [3] holds the ply, the
+    part and the game to go on with. The columns are packed in ``buffer``, and ``facts`` describes them. One call does
+    it all: between two calls, a thread might have to wait until another thread that encodes releases the interpreter
+    lock (GIL).
+    """
+    rows, (ply, part, game) = int64(0), cursor
+    while ply < PIECES and rows < columns.game_id.shape[0]:
+        rows, game = _append_rows(parts[part], ply, game, columns, rows)
+        if game == parts[part].size:
+            part, game = part + 1, 0
+        if part == parts.shape[0]:
+            ply, part = ply + 1, 0
+    cursor[0], cursor[1], cursor[2] = ply, part, game
+    if rows == 0:
         return 0
-    filled[FILLED_ROWS] = 0
     end = pack_int64_as_deltas(columns.game_id[:rows], buffer, 0, facts, 0)
     end = pack_int8_or_int32(columns.pairing[:rows].view(np.uint8), 4, LARGEST_DICTIONARY, buffer, end, facts, 1)
     for number, column in enumerate(columns[2:]):
         end = pack_int8_or_int32(column[:rows].view(np.uint8), 1, LARGEST_DICTIONARY, buffer, end, facts, 2 + number)
-    return int(rows)
+    return rows
 
 
-@kernel()
-def _fill_rows_until_full(
-    games: Games, game_id: NDArray[np.int64], ply: int, filled: NDArray[np.int64], columns: PlyColumns
-) -> None:
-    """Append rows of one ply to ``columns`` until these are full or all games have been read; update ``filled``."""
+@inline_function
+def _append_rows(part: Any, ply: int, first_game: int, columns: PlyColumns, first_row: int) -> tuple[int, int]:
+    """Append rows of one ply of a part to ``columns``, until these are full or all games of the part have been read.
+
+    The games are read from ``first_game``, the rows are written from ``first_row``. Returns the number of rows that
+    ``columns`` then has, and the index of the next game.
+    """
+    game_id = numba.carray(array_pointer(part.game_id), part.size, np.int64)
+    pieces = numba.carray(array_pointer(part.pieces), (PIECES, part.size), np.int8)[ply]
+    cells = numba.carray(array_pointer(part.cells), (PIECES, part.size), np.int8)[ply]
+    plies = numba.carray(array_pointer(part.plies), part.size, np.int8)
+    winners = numba.carray(array_pointer(part.winner), part.size, np.int8)
     # Unsigned, so that no index is taken for one that counts from the end.
-    most, size = np.uint64(columns.game_id.shape[0]), np.uint64(games.plies.shape[0])
-    row, game, one = np.uint64(filled[FILLED_ROWS]), np.uint64(filled[NEXT_GAME]), np.uint64(1)
+    most, size = uint64(columns.game_id.shape[0]), uint64(part.size)
+    row, game, one = uint64(first_row), uint64(first_game), uint64(1)
     seat, first = (ply + 1) & 1, row
-    pieces, cells = games.pieces[ply], games.cells[ply]
-    # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
     while game < size and row < most:
-        columns.game_id[row] = game_id[game]
-        columns.piece[row] = pieces[game]
-        columns.cell[row] = cells[game]
-        columns.outcome[row] = games.winner[game]
-        row += np.uint64(ply < games.plies[game])
-        game += one
+        end = min(size, game + uint64(GAMES_COPIED_AT_ONCE))
+        having = uint64(0)
+        for i in range(game, end):
+            having += uint64(ply < plies[i])
+        if having == end - game and row + having <= most:  # in the first plies, nearly always
+            for i in range(having):  # loops of their own, so that LLVM makes vector instructions
+                columns.game_id[row + i] = game_id[game + i]
+            for i in range(having):
+                columns.piece[row + i] = pieces[game + i]
+            for i in range(having):
+                columns.cell[row + i] = cells[game + i]
+            for i in range(having):
+                columns.outcome[row + i] = winners[game + i]
+            row, game = row + having, end
+            continue
+        # Each game writes the next row and only one that has this ply keeps it: no branch to mispredict.
+        while game < end and row < most:
+            columns.game_id[row] = game_id[game]
+            columns.piece[row] = pieces[game]
+            columns.cell[row] = cells[game]
+            columns.outcome[row] = winners[game]
+            row += uint64(ply < plies[game])
+            game += one
     columns.ply[first:row] = ply
     columns.seat[first:row] = seat
     for of_row in range(first, row):
-        winner = np.int64(columns.outcome[of_row])
-        columns.outcome[of_row] = np.int64(winner >= 0) * (2 * np.int64(winner == seat) - 1)
+        winner = int64(columns.outcome[of_row])
+        columns.outcome[of_row] = int64(winner >= 0) * (2 * int64(winner == seat) - 1)
         columns.pairing[of_row] = columns.game_id[of_row] >> GAME_BITS
-    filled[FILLED_ROWS], filled[NEXT_GAME] = row, game
+    return int64(row), int64(game)
 
 
 def _encode_games(
@@ -408,8 +454,9 @@ def compute_fingerprint(
     """
     total = uint64(0)
     words = np.empty((2, GAMES_AT_ONCE), np.uint64)  # [half, game] the plies, packed
-    for start in range(span[0], span[1], GAMES_AT_ONCE):
-        size = min(GAMES_AT_ONCE, span[1] - start)
+    # Unsigned, because LLVM makes no vector instructions of an index that may count from the end.
+    for start in range(uint64(span[0]), uint64(span[1]), uint64(GAMES_AT_ONCE)):
+        size = min(uint64(GAMES_AT_ONCE), uint64(span[1]) - start)
         _pack_plies(games, start, size, words)
         for i in range(size):
             game = start + i

@@ -21,6 +21,7 @@ import polars as pl
 
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import ArchiveStore
+from analytics.store.files.backend import explain_errors
 from analytics.store.parquet.metadata import read_footer
 from analytics.store.policy_cards import (
     CARD,
@@ -32,7 +33,6 @@ from analytics.store.policy_cards import (
     PolicyCard,
     PolicyFile,
     compute_policy_id,
-    list_policy_ids,
     load_card,
     load_cards,
     load_readable_cards,
@@ -166,7 +166,7 @@ def find_by_name(archive: ArchiveStore, name: str) -> PolicyCard | None:
 
 def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
     """Find the card of a policy by the policy's id or name. Raises ``NotFoundError`` if there is no such policy."""
-    if id_or_name in list_policy_ids(archive):
+    if POLICY_ID.fullmatch(id_or_name) and _has_card(archive, id_or_name):
         return load_card(archive, id_or_name)
     card = find_by_name(archive, id_or_name)
     if card is None:
@@ -175,6 +175,13 @@ def find(archive: ArchiveStore, id_or_name: str) -> PolicyCard:
             f"policy {id_or_name!r} is not in archive {archive.root}{suggest_valid_names(id_or_name, names)}"
         )
     return card
+
+
+def _has_card(archive: ArchiveStore, policy_id: str) -> bool:
+    """Return whether a policy has a card, even a damaged one, without listing the folders of all policies."""
+    path = policy_folder(archive, policy_id) / CARD
+    with explain_errors("find", path):
+        return archive.backend.status(path) is not None
 
 
 def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
@@ -186,14 +193,18 @@ def read(archive: ArchiveStore, id_or_name: str) -> tuple[PolicyCard, Policy]:
         card = find(archive, id_or_name)
     except FailureError as error:
         raise RequestError(str(error)) from error
+    return card, _load_sound_policy(archive, card)
+
+
+def _load_sound_policy(archive: ArchiveStore, card: PolicyCard) -> Policy:
+    """Load the policy of a card. Raises ``RequestError`` if the policy does not match the card."""
     try:
-        policy = _load_policy(archive, card)
+        return _load_policy(archive, card)
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         reason, folder = " ".join(str(error).split()), policy_folder(archive, card.policy_id)
         raise RequestError(
             f"policy '{card.name}' is damaged: {reason}; restore {folder} from a copy or train it again"
         ) from error
-    return card, policy
 
 
 def read_table(archive: ArchiveStore, card: PolicyCard, name: str) -> pl.DataFrame:
@@ -233,7 +244,7 @@ def list_problems(archive: ArchiveStore, policy_id: str) -> list[PolicyProblem]:
             problems.append(PolicyProblem(folder / card.stored_name(name), str(error)))
     if not problems:
         try:
-            read(archive, policy_id)
+            _load_sound_policy(archive, card)  # by its card: to find it by its id, all policies would be listed
         except RequestError as error:
             problems.append(PolicyProblem(folder, str(error)))
     return problems

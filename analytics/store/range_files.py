@@ -10,7 +10,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import PurePath
 
 import numpy as np
@@ -351,11 +351,15 @@ def tally_game_rows(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
 
     ``swapped`` tells whether each pair has a second game, with the seats exchanged.
     """
+    rows = frame.sort("pairing", maintain_order=True)
+    pairings, games = rows["pairing"].to_numpy(), build_games_without_plies(rows)
+    firsts = np.flatnonzero(np.diff(pairings, prepend=-1)).tolist()
+    # Slices of arrays, because a frame for each of a tournament's thousands of pairings would take a millisecond.
     tallies = {}
-    for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
-        tallies[int(str(pairing))] = tally_block(
-            Block(int(str(pairing)), 0, 0, build_games_without_plies(rows), swapped)
-        )
+    for first, end in pairwise([*firsts, len(rows)]):
+        pairing, part = int(pairings[first]), slice(first, end)
+        games_of_pairing = games._replace(plies=games.plies[part], winner=games.winner[part], ending=games.ending[part])
+        tallies[pairing] = tally_block(Block(pairing, 0, 0, games_of_pairing, swapped))
     return tallies
 
 

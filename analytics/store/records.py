@@ -33,6 +33,7 @@ from analytics.store.texts import (
     check_texts,
     escape_and_cut_typed_text,
     format_count_with_noun,
+    has_only_allowed_texts,
     to_line,
 )
 from quarto.errors import FailureError, RequestError
@@ -144,8 +145,10 @@ def parse_record(content: bytes, kind: type[T]) -> T:
     try:
         # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite. The bytes are decoded
         # first, because ``json`` guesses their encoding.
-        value = json.loads(content.decode())
-        check_texts(value, _MULTILINE_PARSED_KEYS)
+        text = content.decode()
+        value = json.loads(text)
+        if not has_only_allowed_texts(text):
+            check_texts(value, _MULTILINE_PARSED_KEYS)
     except ValueError as error:
         raise RecordError(to_line(str(error))) from error
     except RecursionError as error:

@@ -177,18 +177,20 @@ def recall_answer(key: int, pieces: int, question: int, search: Any) -> int:
 def remember_answer(key: int, question: int, answer: int, search: Any) -> None:
     """Store the answer to a question, 1 for yes or 0 for no.
 
-    If all slots of the bucket are taken, the answers about another board are lost.
+    If all slots of the bucket are taken, the answers about the board with the largest key are lost. This is nearly
+    always one of those with the most pieces, which take the fewest nodes to search again: see ``board_key``.
     """
     bucket = find_bucket(key, search.table, search.shift)
     note = uint64((1 + 2 * answer) << (2 * question))
-    slot = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET_WORDS - 1))
+    slot, largest = int64(0), uint64(0)
     for i in range(BUCKET_WORDS):
         word = bucket[i]
         if (word ^ key) < uint64(1 << PROOF_BITS):
             bucket[i] = word | note
             return
-        if word == uint64(0):
-            slot = i
+        rank = word - uint64(1)  # a free slot comes first, because 0 becomes the largest word
+        if rank >= largest:
+            slot, largest = i, rank
     bucket[slot] = key | note
 
 

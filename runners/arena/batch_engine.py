@@ -15,7 +15,7 @@ from agents.base.agent import ERROR_CELL, LATE_CELL, Agent
 from agents.base.player import BatchPlayer, KernelPlayer
 from quarto.batch import FORFEIT_ILLEGAL, Block, Evaluations, Games, Lockstep, concat_game_columns
 from quarto.errors import is_ctrl_c_in_main_thread
-from quarto.jit import uint64
+from quarto.jit import load_kernel, uint64
 from quarto.rng import Streams, turn_seed_offset_in_python
 from quarto.rules import CELLS, Rules
 from runners.arena.executors.base import THREADS, StopDeadline, StopSignal
@@ -395,9 +395,10 @@ class BlockHalf:
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         self.set_up()
-        span = (self.opening_plies, self.size)
+        seats, span = (*zero.seat_arguments, *one.seat_arguments), (self.opening_plies, self.size)
+        play = load_kernel(play_to_end)  # an error of compiling it is none of a turn
         try:
-            play_to_end(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
+            play(*seats, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # turns are then requested one by one, to find the game that it forfeits
             if is_ctrl_c_in_main_thread(error):
                 raise

@@ -215,7 +215,8 @@ class ChunkQueue:
         heapq.heapify(self._missing_ranges)
         self._total_units, self._max_units = total_units, max_units
         self._workers, self._max_seconds = workers, max_seconds
-        self._share = -(-self._count_units() // workers)
+        self.unit_count = sum(end - first for first, end in self._missing_ranges)  # not yet handed out
+        self._share = -(-self.unit_count // workers)
         self._seconds_per_unit: float | None = None  # unknown until a chunk has ended
 
     def __iter__(self) -> Self:
@@ -230,6 +231,7 @@ class ChunkQueue:
             heapq.heapreplace(self._missing_ranges, (chunk[1], end))
         else:
             heapq.heappop(self._missing_ranges)
+        self.unit_count -= chunk[1] - chunk[0]
         return chunk
 
     def put_back_rest_and_update_pace(self, result: ChunkResult) -> None:
@@ -239,12 +241,13 @@ class ChunkQueue:
             self._seconds_per_unit = max(result.seconds / (reached - first), 1e-9)
         if reached < end:
             heapq.heappush(self._missing_ranges, (reached, end))
+            self.unit_count += end - reached
 
     def _compute_chunk_size(self) -> int:
         """Return the number of units for the next chunk, so that all workers get work and no chunk takes too long."""
         if self._seconds_per_unit is None:
             return min(self._max_units, 1 << (self._share - 1).bit_length())
-        share = self._count_units() // (2 * self._workers)  # so that the last chunks end at about the same time
+        share = self.unit_count // (2 * self._workers)  # so that the last chunks end at about the same time
         min_units = int(MIN_CHUNK_SECONDS / self._seconds_per_unit)
         return max(
             1,
@@ -254,6 +257,3 @@ class ChunkQueue:
                 max(share, min_units),
             ),
         )
-
-    def _count_units(self) -> int:
-        return sum(end - first for first, end in self._missing_ranges)

@@ -14,7 +14,7 @@ from quarto.batch import Evaluations
 from quarto.jit import ensure_usable_cache_directory
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.hosting.compile_clock import load_view_kernels, record_compile_time
+from runners.hosting.compile_clock import load_batch_view_kernels, record_compile_time
 from runners.hosting.limited_agents import decode_batch
 from runners.hosting.subprocess_program import Handler, Message
 
@@ -48,7 +48,8 @@ def build_handler(setup: dict[str, Any], policy_bytes: bytes) -> Handler:
     def handle_request(rules: dict[str, Any] | None, request_bytes: bytes) -> Message:
         if rules is not None:
             player[:] = [prepare_python_agent(agent, Rules(**rules), setup["label"])]
-            load_view_kernels(Rules(**rules), player[0].takes_batches)
+            if player[0].takes_batches:
+                load_batch_view_kernels(Rules(**rules))
             return None, b""
         batch, rng = decode_batch(request_bytes)
         evaluations = Evaluations.blank(len(batch.lanes))

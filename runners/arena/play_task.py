@@ -18,6 +18,7 @@ from runners.arena.batch_engine import GRACE_SECONDS, MAX_BLOCK_PAIRS, Pace, Pai
 from runners.arena.code_fingerprints import build_code_record
 from runners.arena.executors.base import StopDeadline, StopSignal, Task, Worker
 from runners.arena.experiment import Experiment, RangeWriter, build_engine
+from runners.arena.heap import keep_freed_memory
 from runners.arena.request import RunRequest
 from runners.arena.spec import RunSpec
 from runners.arena.storage import ArchiveOptions
@@ -136,6 +137,7 @@ class ChunkPlayer:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        keep_freed_memory()
         if self.remote:  # otherwise the executor's calling thread writes while it is idle
             threading.Thread(target=self._write_due_and_close_overdue_periodically, daemon=True).start()
 

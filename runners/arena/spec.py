@@ -125,7 +125,7 @@ class AgentSpec:
                 raise RequestError(
                     f"agent '{self.label}': {key}={value} limits a process: set isolation=process too, or leave it out"
                 )
-        from runners.hosting.limited_agents import TimedAgent  # few runs have limits
+        from runners.hosting.timed_agents import TimedAgent  # few runs have limits
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 

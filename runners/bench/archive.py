@@ -118,5 +118,6 @@ def _measure_policy(archive_root: Path, kind: str, games: int) -> Figures:
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         root = Path(folder) / "archive"
         shutil.copytree(archive_root, root, copy_function=os.link)
-        seconds, peak = measure_process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
-    return {"seconds": seconds, "peak_memory_mib": peak / MEBIBYTE, "games_per_second": games / seconds}
+        usage = measure_process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+    seconds, mebibytes = usage.seconds, usage.peak_bytes / MEBIBYTE
+    return {"seconds": seconds, "peak_memory_mib": mebibytes, "games_per_second": games / seconds}

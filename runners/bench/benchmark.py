@@ -25,6 +25,7 @@ from analytics.questions.columns import ResultColumn, Table
 from analytics.statistics.tally import tally_block
 from analytics.store.game_tables import concat_blocks_into_large_parts, encode_game_tables
 from analytics.store.ranges import compute_checksum
+from analytics.store.records import run_id_to_stream_key
 from quarto.batch import Batch, Block
 from quarto.position import ALL_PIECES, PackedPosition
 from quarto.rng import Streams
@@ -32,8 +33,10 @@ from quarto.rules import CLASSIC, NONE, PIECES
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, Pace, PairRange
 from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.arena.experiment import build_engine
+from runners.arena.heap import keep_freed_memory
 from runners.arena.spec import RunSpec
 from runners.bench.archive import bench_archive
+from runners.bench.executors import bench_executors
 from runners.bench.solver import bench_solver_oracle_and_annotation
 from runners.bench.timing import Figures, compile_program, measure_process
 from runners.bench.turn_times import NANOSECONDS_PER_SECOND, format_figure, measure_turn_nanoseconds
@@ -73,7 +76,7 @@ def bench_games_training_and_startup(quick: bool = False) -> Figures:
     disk = choose_ram_disk_or_temporary_folder()
     figures: Figures = {"threads": available_cores(), "written_to": str(disk)}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-        plain_c = build_yardstick(Path(folder))
+        plain_c = build_yardstick(Path(folder), run_id_to_stream_key(_build_spec_against_random("random").run_id))
         with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as write_folder:
             games, on_disk = 5_000_000 // scale, Path(write_folder)
             figures |= measure_throughput(_build_spec_against_random("random"), games, rounds, on_disk, plain_c)
@@ -91,7 +94,8 @@ def bench_games_training_and_startup(quick: bool = False) -> Figures:
 MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
     "all": bench_games_training_and_startup,
     "solver": bench_solver_oracle_and_annotation,
-    "archive": bench_archive,
+    "questions": bench_archive,
+    "executors": lambda quick: bench_executors(quick, choose_ram_disk_or_temporary_folder()),
 }
 
 
@@ -112,7 +116,11 @@ def run_benchmark(measurement: str, quick: bool, file: Path | None) -> None:
 
     The figures are not printed if ``file`` is the standard output.
     """
-    figures = MEASUREMENTS[measurement](quick)
+    output_figures(MEASUREMENTS[measurement](quick), file)
+
+
+def output_figures(figures: Figures, file: Path | None) -> None:
+    """Print figures as a table. If ``file`` is given, write them to it as JSON, and print nothing if it is ``-``."""
     if not is_standard_stream_dash(file):
         print_tables([build_bench_table(figures)])
     if file:
@@ -134,17 +142,18 @@ def choose_ram_disk_or_temporary_folder() -> Path:
     return Path(gettempdir())
 
 
-def build_yardstick(folder: Path) -> Yardstick | None:
-    """Compile a C program that plays random games, and return a function that times it.
+def build_yardstick(folder: Path, run: int = 0) -> Yardstick | None:
+    """Compile a C program that plays the games of ``random`` against itself, and return a function that times it.
 
-    The program is compiled into ``folder``. Returns None if there is no C compiler.
+    The games are those of the run with the word ``run``. The program is compiled into ``folder``. Returns None if there
+    is no C compiler.
     """
     program = compile_program("yardstick.c", folder)
     if program is None:
         return None
 
     def time_yardstick_games(games: int, threads: int) -> float:
-        command = [str(program), str(games), str(threads)]
+        command = [str(program), str(games), str(threads), str(run)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603
 
     return time_yardstick_games
@@ -157,6 +166,7 @@ def measure_throughput(spec: RunSpec, games: int, rounds: int, folder: Path, yar
     given, is timed too. The highest speeds of all rounds count, in games a second. The speed of playing is called
     ``simulate``.
     """
+    keep_freed_memory()  # as runs do
     engine, cores = build_engine(spec), available_cores()
     blocks = list(engine.play_in_any_order(_list_pair_ranges(SHARD_GAMES), cores))
     best_speeds: dict[tuple[str, int], float] = {}
@@ -346,9 +356,9 @@ def _measure_run(games: int, folder: Path) -> Figures:
     """Measure the games a second and the peak memory of a whole run in a process of its own."""
     root = folder / "run"
     arguments = ["run", "agent@a=random", "agent@b=random", f"games={games}", f"archive.root={root}"]
-    seconds, peak_bytes = measure_process(arguments, folder)
+    usage = measure_process(arguments, folder)
     shutil.rmtree(root)
-    return {"games": games, "games_per_second": games / seconds, "peak_memory_mib": peak_bytes / MEBIBYTE}
+    return {"games": games, "games_per_second": games / usage.seconds, "peak_memory_mib": usage.peak_bytes / MEBIBYTE}
 
 
 def measure_startup_against_imports(folder: Path, rounds: int) -> Figures:

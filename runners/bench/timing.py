@@ -19,7 +19,8 @@ from quarto.errors import FailureError
 Figures = dict[str, Any]  # nested by name, as they are printed
 
 # A process begins with the peak memory of the process that forked it, and this one has used a gigabyte for benchmarks.
-# So a small process in between starts the measured one, waits for it, and reports seconds, peak memory and exit code.
+# So a small process in between starts the measured one, waits for it, and reports its
+# wall time, peak memory, processor time and exit code.
 WRAPPER_PROGRAM = """
 import os, sys, time
 
@@ -27,7 +28,8 @@ started = time.perf_counter()
 silence = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[silence])
 _, status, usage = os.wait4(child, 0)
-print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+seconds = time.perf_counter() - started
+print(seconds, usage.ru_maxrss, usage.ru_utime + usage.ru_stime, os.waitstatus_to_exitcode(status))
 """
 QARENA_PROGRAM = "from runners.cli.main import main; main()"
 # The commands that may compile a source, and the flag that it needs, by the ending of its name.
@@ -39,6 +41,7 @@ class ProcessUsage(NamedTuple):
 
     seconds: float  # wall time
     peak_bytes: int  # peak memory
+    processor_seconds: float  # of all threads, in user and system mode
 
 
 def measure_process(
@@ -51,12 +54,11 @@ def measure_process(
     """
     wrapper_command = [sys.executable, "-S", "-c", WRAPPER_PROGRAM, sys.executable, "-c", program, *arguments]
     completed = subprocess.run(wrapper_command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603  (our own command)
-    seconds, peak, exit_code = completed.stdout.split()
+    seconds, peak, processor_seconds, exit_code = completed.stdout.split()
     if int(exit_code) != expected_exit_code:
         raise FailureError(f"'{' '.join(arguments)}' failed with exit code {exit_code}: {completed.stderr.strip()}")
-    return ProcessUsage(
-        float(seconds), int(peak) * (1 if sys.platform == "darwin" else 1024)
-    )  # the unit of ru_maxrss differs
+    peak_bytes = int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs
+    return ProcessUsage(float(seconds), peak_bytes, float(processor_seconds))
 
 
 def time_fastest(measure: Callable[[], object], rounds: int) -> float:

@@ -1,4 +1,4 @@
-"""`qarena bench --turn`: the time of an agent's turn by the number of pieces on the board.
+"""`qarena bench --turn`: the time of an agent's turn by the number of pieces on the board, and its parts.
 
 A jitted turn is timed by the system's monotonic clock, which the kernel reads before and after each sample. A reading
 takes 21 ns (measured), whereas a call from Python takes 10 to 20 microseconds, a thousand times as long as a cheap
@@ -34,6 +34,7 @@ from quarto.rules import CELLS, NONE, Rules
 from runners.arena.batch_engine import MAX_BLOCK_PAIRS, BatchEngine, PairRange
 from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec
+from runners.bench.turn_parts import build_parts_table, measure_turn_parts
 from runners.bench.warm_up import choose_rules_name
 from runners.config.agents import agent_from_label
 from runners.config.schemas import MAX_SEED
@@ -95,7 +96,7 @@ class TurnTimes:
 
 
 def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
-    """Measure and print the times of an agent's turns, and return the exit code.
+    """Measure and print the times of an agent's turns and what a turn is made of, and return the exit code.
 
     If ``file`` is given, the times are also written to that file as JSON. If ``file`` is the standard output (``-``),
     only the JSON is written. Without ``rules``, the rules are ``classic`` or, if the agent does not play these,
@@ -105,10 +106,13 @@ def run_turn_benchmark(name: str, rules: str | None, positions: int, seed: int, 
     measured_rules = load_rules(rules or choose_rules_name(agent))
     with stop_on_signal_then_interrupt_then_exit() as stop, show_progress_bar_or_notes("timing", "turns") as bar:
         times = measure_turn_times(agent, measured_rules, positions, seed, stop, bar)
+        parts = None if stop.is_set() else measure_turn_parts(agent.build(), agent.label, measured_rules, seed, stop)
     if not is_standard_stream_dash(file):
         print_turn_times(times)
+        if parts:
+            print_tables([build_parts_table(agent.label, parts)])
     if file:
-        write_json(times.to_dict(), file)
+        write_json(times.to_dict() | ({"parts_of_a_turn": parts.to_dict()} if parts else {}), file)
     return exit_code() if stop.is_set() else 0
 
 

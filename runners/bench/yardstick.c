@@ -1,6 +1,9 @@
 /* How fast plain C plays random games of Quarto: the yardstick that `qarena bench` holds the engine against.
  *
- *   cc -O3 -march=native -pthread -o yardstick yardstick.c && ./yardstick GAMES THREADS
+ *   cc -O3 -march=native -pthread -o yardstick yardstick.c && ./yardstick GAMES THREADS RUN
+ *
+ * RUN is a run's word. The games are those of pairing 0 of a run of `random` against itself with this word: all random
+ * words are those of quarto/rng.py. Unlike the engine, this program does not keep the games, but only counts results.
  *
  * One game after the other, classic rules. Pieces and cells left are lists from which a random entry is taken. Each line
  * keeps the AND of its feature bytes and how many cells are filled: it is finished when the fourth leaves a bit standing.
@@ -15,7 +18,7 @@
 enum { CELLS = 16, LINES = 10, MAX_THREADS = 256 };
 
 typedef struct {
-    uint64_t first_game, games;
+    uint64_t run, first_game, games;
     uint64_t results[3]; /* first placer, second placer, draw */
     uint64_t plies;
 } Share;
@@ -38,11 +41,19 @@ static void make_lines(void) {
     add_line(9, 3, 3);
 }
 
-static uint64_t next_word(uint64_t *state) { /* SplitMix64 */
-    uint64_t word = *state += 0x9E3779B97F4A7C15u;
+static const uint64_t GAMMA = 0x9E3779B97F4A7C15u;
+
+static uint64_t mix(uint64_t word) { /* SplitMix64 */
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
     word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
     return word ^ (word >> 31);
+}
+
+/* The random stream of a game: the seed of turn 0. Seeds of consecutive turns differ by GAMMA << 40. */
+static uint64_t stream(uint64_t run, uint64_t pair, uint64_t game) {
+    uint64_t word = mix(run + GAMMA);
+    word = mix(word ^ (pair * GAMMA + 1));
+    return mix(word + (game + 1) * GAMMA);
 }
 
 /* Take entry `index` out of a list of sixteen nibbles, closing the gap. */
@@ -54,16 +65,16 @@ static unsigned take(uint64_t *list, unsigned index) {
 }
 
 static void play_game(uint64_t game, Share *share) {
-    uint64_t state = game * 0xD1342543DE82EF95u, pieces = 0xFEDCBA9876543210u, cells = pieces;
+    uint64_t seed = stream(share->run, game >> 1, game & 1), pieces = 0xFEDCBA9876543210u, cells = pieces;
     uint8_t shared[LINES], filled[LINES];
     for (int line = 0; line < LINES; line++) {
         shared[line] = 0xFF;
         filled[line] = 0;
     }
+    unsigned piece = take(&pieces, (unsigned)(((mix(seed) & 0xFFFFFFFFu) * CELLS) >> 32));
     for (unsigned ply = 0; ply < CELLS; ply++) {
-        uint64_t word = next_word(&state);
+        uint64_t word = mix(seed += GAMMA << 40);
         unsigned left = CELLS - ply;
-        unsigned piece = take(&pieces, (unsigned)(((word & 0xFFFFFFFFu) * left) >> 32));
         unsigned cell = take(&cells, (unsigned)(((word >> 32) * left) >> 32));
         uint8_t features = (uint8_t)(piece | (~piece & 15) << 4);
         int won = 0;
@@ -77,6 +88,7 @@ static void play_game(uint64_t game, Share *share) {
             share->plies += ply + 1;
             return;
         }
+        if (left > 1) piece = take(&pieces, (unsigned)(((word & 0xFFFFFFFFu) * (left - 1)) >> 32));
     }
     share->results[2]++;
     share->plies += CELLS;
@@ -92,8 +104,9 @@ static void *play_share(void *argument) {
 int main(int count, char **arguments) {
     uint64_t games = count > 1 ? strtoull(arguments[1], NULL, 10) : 10000000;
     int threads = count > 2 ? atoi(arguments[2]) : 2;
+    uint64_t run = count > 3 ? strtoull(arguments[3], NULL, 10) : 0;
     if (games == 0 || threads < 1 || threads > MAX_THREADS) {
-        fprintf(stderr, "usage: %s GAMES THREADS (1 to %d)\n", arguments[0], MAX_THREADS);
+        fprintf(stderr, "usage: %s GAMES THREADS (1 to %d) RUN\n", arguments[0], MAX_THREADS);
         return 2;
     }
     Share shares[MAX_THREADS] = {0};
@@ -102,6 +115,7 @@ int main(int count, char **arguments) {
     make_lines();
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int i = 0; i < threads; i++) {
+        shares[i].run = run;
         shares[i].first_game = games * (uint64_t)i / (uint64_t)threads;
         shares[i].games = games * (uint64_t)(i + 1) / (uint64_t)threads - shares[i].first_game;
         if (pthread_create(&handles[i], NULL, play_share, &shares[i])) return 1;

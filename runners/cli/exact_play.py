@@ -211,12 +211,29 @@ def show_tablebases(
     print_tablebases(rules, theory)
 
 
+@options.add_config_dir_option
 def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     json: options.JsonFile = None,
     force: options.Force = False,
     quick: Annotated[bool, Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, Option("--solver", help="Measure the solver instead.")] = False,
     questions: Annotated[bool, Option("--questions", help="Measure questions to an archive instead.")] = False,
+    executors: Annotated[bool, Option("--executors", help="Measure what executors do besides playing.")] = False,
+    names: Annotated[
+        float | None,
+        Option(metavar="N", help="Measure only the archive's work on N names of files (1e7), N/10 and N/100."),
+    ] = None,
+    growth: Annotated[
+        str | None,
+        Option(
+            metavar="AXIS",
+            help="Measure how commands grow with an archive's runs, agents, jobs, files, policies or games instead, or "
+            "with all of these.",
+        ),
+    ] = None,
+    largest: Annotated[
+        int | None, Option(min=1, help="With --growth: leave out archives with more of them than this.")
+    ] = None,
     turn: Annotated[
         str | None,
         Option(metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."),
@@ -233,7 +250,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     The figures are games a second, bytes a row and memory. Speeds that are compared are measured alternately in one
     call, so their ratios are more reliable than the speeds themselves. With --turn, the figures are the times of one
-    agent's turns.
+    agent's turns, and what a turn in a game is made of.
     """
     options.check_output_files(force, json)
     if turn is not None:
@@ -245,11 +262,30 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    if solver and questions:
-        raise RequestError("--solver and --questions measure different things: give one of them")
-    from runners.bench.benchmark import run_benchmark
+    if largest is not None and growth is None:
+        raise RequestError(f"--largest {largest} needs --growth AXIS: the other measurements have fixed sizes")
+    given = {
+        "--solver": solver,
+        "--questions": questions,
+        "--executors": executors,
+        "--names": names is not None,
+        "--growth": growth is not None,
+    }
+    if len(words := [word for word, is_given in given.items() if is_given]) > 1:
+        raise RequestError(f"{' and '.join(words)} measure different things: give one of them")
+    if growth is not None:
+        from runners.bench.growth import run_growth_benchmark
 
-    run_benchmark("solver" if solver else "archive" if questions else "all", quick, json)
+        run_growth_benchmark(growth, largest, json)
+        return
+    from runners.bench.benchmark import output_figures, run_benchmark
+
+    if names is not None:
+        from runners.bench.file_names import bench_file_names
+
+        output_figures(bench_file_names(names), json)
+    else:
+        run_benchmark(words[0].removeprefix("--") if words else "all", quick, json)
 
 
 def warm() -> None:

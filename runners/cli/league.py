@@ -77,14 +77,14 @@ def play_league(
     from runners.hosting.interruption import exit_code
     from runners.league.entries import isolate_entries, open_league
     from runners.league.judging import play_and_judge
-    from runners.league.playing import PlayOptions
+    from runners.league.playing import LeaguePlayOptions
     from runners.terminal.console import print_line, print_note
 
     command = f"qarena {options.format_command_line_without_program()}"
     with open_league(folder) as league, isolate_entries(league, trust_agents) as (isolation, note):
         if note:
             print_note(f"note: {note}")
-        play_options = PlayOptions(isolation, threads, load_executor(executor, ray_address), command)
+        play_options = LeaguePlayOptions(isolation, threads, load_executor(executor, ray_address), command)
         summary = play_and_judge(league, play_options)
     for line in summary.lines:
         print_line(line)

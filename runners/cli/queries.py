@@ -153,7 +153,7 @@ def index_and_output_openings(root: PurePath, query: OpeningsQuery, output: Tabl
     """Index new games, and print or write the decisions that were made in a position, with their results."""
     parse_openings_query(ArchiveStore.open(root), query)  # refuse a wrong query before anything is written
     index_new_games_if_writable(root)
-    with open_archive(root) as archive:
+    with show_progress_bar_or_notes("counting decisions", "games"), open_archive(root) as archive:
         result = answer_openings(archive, query, with_turns=output.form not in STREAMED_FORMATS)
     output_result(result, output)
 
@@ -165,7 +165,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     ``RequestError`` for an unknown run, and for a condition that is invalid or that no game meets. Raises
     ``FailureError`` if the file cannot be written.
     """
-    with open_archive(root) as archive, show_progress_bar_or_notes("writing the report", "games"):
+    with show_progress_bar_or_notes("writing the report", "games"), open_archive(root) as archive:
         page = render_report(archive, _build_condition(archive, where, run_ids), title, run_ids)
     content = page.encode()
     write_file(output, content)

@@ -99,16 +99,13 @@ def annotate_games(
     archive = ArchiveStore.open(root)
     runs = select_requested_or_all_run_ids(archive, game_filter.runs)
     clock = WorkClock()
-    chunks = [*list_annotation_chunks(archive, runs, settings, workers, _build_file_filter(root, game_filter.where))]
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
     judged_counts = list[int]()
     local_worker = LazyWorker(lambda: task.build_counting_worker(judged_counts))  # the bar also moves within a chunk
     work = local_worker if executor.shares_memory else task
-    judged, total = AnnotationSummary(), sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks)
-    clock_of_judging = WorkClock()
+    judged, total = AnnotationSummary(), 0
     fewer_games_hint = "" if game_filter.runs else "; --run RUN judges the games of one run"
-    notice = console.LongTimeNotice(fewer_games_hint, lambda: clock_of_judging.seconds)
 
     def update_progress_and_notice() -> None:
         judged_games = max(judged.games, sum(judged_counts))
@@ -118,9 +115,15 @@ def annotate_games(
     try:
         with (
             stop_on_signal_then_interrupt_then_exit() as stop,
-            show_progress_bar_or_notes("judging", "games", visible=bool(chunks)) as bar,
+            show_progress_bar_or_notes("judging", "games") as bar,
         ):
-            bar.start(total)
+            is_included = _build_file_filter(root, game_filter.where)
+            chunks = [*list_annotation_chunks(archive, runs, settings, workers, is_included)]
+            total = sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks)
+            clock_of_judging = WorkClock()
+            notice = console.LongTimeNotice(fewer_games_hint, lambda: clock_of_judging.seconds)
+            if chunks:
+                bar.start(total)
             for summary in executor.map(work, chunks, workers, stop, update_progress_and_notice):
                 judged = judged.add(summary)
                 update_progress_and_notice()

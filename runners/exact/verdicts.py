@@ -327,12 +327,12 @@ def judge_agents(request: JudgeRequest, options: JudgeOptions, stop: threading.E
 
     Raises ``RequestError`` if an agent, a policy or the file of positions does not exist.
     """
-    positions = _load_positions(request)
-    agents, notes = select_agents(request.names, request.root, positions.rules, request.include_all)
-    for note in notes:
-        console.print_note(note)
     verdicts = []
     with silence_forfeit_log(), show_progress_bar_or_notes("judging", "turns") as bar:
+        positions = _load_positions(request)
+        agents, notes = select_agents(request.names, request.root, positions.rules, request.include_all)
+        for note in notes:
+            console.print_note(note)
         bar.start(len(agents) * options.turns_per_position * len(positions.logged))
         for agent in agents:
             bar.set_description(agent.label)

@@ -20,7 +20,7 @@ from numba.core import event
 from quarto.batch import Batch
 from quarto.position import EMPTY
 from quarto.rules import Rules
-from quarto.views import BatchView, Position
+from quarto.views import BatchView
 
 # Seconds of finished compilations, and the moment when the one in progress began (0 if there is none).
 CLOCK_RECORD = struct.Struct("=dd")
@@ -92,13 +92,12 @@ def get_process_clock() -> CompileClock:
     return clock
 
 
-def load_view_kernels(rules: Rules, for_batches: bool) -> None:
-    """Load the compiled methods that an agent calls on its positions, so that they are ready before turns are timed.
+def load_batch_view_kernels(rules: Rules) -> None:
+    """Load the compiled methods of ``BatchView``, so that they are ready before turns are timed.
 
     Reading the kernels from the cache and importing the compiler take time that a ``CompileClock`` does not measure.
-    With ``for_batches``, the methods of ``BatchView`` are loaded, otherwise those of ``Position``.
     """
-    view = BatchView(Batch.from_positions([EMPTY]), rules) if for_batches else Position(EMPTY, rules)
+    view = BatchView(Batch.from_positions([EMPTY]), rules)
     view.winning_cells(0)
     view.safe_gifts()
 

@@ -1,42 +1,29 @@
-"""Python agents with limits: they play in subprocesses, or their turns are timed in threads of this process.
-
-A subprocess may die, hang or take too much memory without harm to the run.
-"""
+"""Python agents that play in subprocesses, which may die, hang or take too much memory without harm to the run."""
 
 from __future__ import annotations
 
-import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from agents.base.agent import Agent, AgentLimits, GameTimeoutError, KernelAgent, TurnTimeoutError
-from agents.base.player import PythonAgent, PythonPlayer, check_choosers, list_accepted_choosers, prepare_python_agent
+from agents.base.agent import AgentLimits, GameTimeoutError, TurnTimeoutError
+from agents.base.player import check_choosers
 from agents.learning.policy import Policy
-from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations
 from quarto.errors import RemoteError, RequestError
 from quarto.jit import ensure_usable_cache_directory
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.hosting.compile_clock import (
-    CompileClock,
-    build_monotonic_deadline_function,
-    get_process_clock,
-    load_view_kernels,
-)
+from runners.hosting.compile_clock import CompileClock, load_batch_view_kernels
 from runners.hosting.game_time import RemotePlayer
-from runners.hosting.guarded_agent import StuckError, build_jitted_error
-from runners.hosting.interruption import WORK_THREAD_PREFIX
+from runners.hosting.guarded_agent import build_jitted_error
 from runners.hosting.sandbox import build_sandbox, is_readable_in_sandbox, is_within
 from runners.hosting.subprocess_client import NO_ANSWER_MESSAGE, Subprocess, SubprocessDiedError, stop_all
 from runners.hosting.subprocesses import Limits, Sandbox
@@ -147,8 +134,7 @@ class IsolatedAgent:
 
         Raises ``RequestError`` if there can be no sandbox.
         """
-        for for_batches in (False, True):
-            load_view_kernels(CLASSIC, for_batches)  # so that the cache has them: no sandbox can write to it
+        load_batch_view_kernels(CLASSIC)  # so that the cache has them: no sandbox can write to it
         folder = ensure_usable_cache_directory()
         # Folder by folder, because only its owner may enter the cache itself. What is missing is compiled again.
         kernels = filter(is_readable_in_sandbox, folder.iterdir())
@@ -235,135 +221,3 @@ def decode_batch(content: bytes) -> tuple[Batch, Streams]:
         fields.append(np.frombuffer(content, dtype, size, start).copy())
         start += fields[-1].nbytes
     return Batch(*fields[:-1]), Streams(fields[-1])
-
-
-MAX_STUCK_TURNS = 4  # the most turns that go on after their time, because each takes a share of the interpreter
-
-
-class TimedAgent:
-    """An agent with a time limit of ``seconds`` for each turn.
-
-    Another agent, which ``build_agent`` builds, chooses the turns.
-    """
-
-    def __init__(self, build_agent: Callable[[], Agent], seconds: float) -> None:
-        self._build_agent, self._seconds = build_agent, seconds
-
-    @cached_property
-    def data_files(self) -> Sequence[Any]:
-        """The files that the agent names as its data. Raises ``RequestError`` if the agent cannot be built."""
-        files: Sequence[Any] = getattr(self._build_agent(), "data_files", ())
-        return files
-
-    def build_player(self, rules: Rules, label: str) -> TimedPlayer:
-        """Build the agent's player. Raises ``RequestError`` if the agent is jitted or does not play by these rules."""
-
-        def build_agent() -> PythonAgent:
-            agent = self._build_agent()
-            if isinstance(agent, KernelAgent):
-                raise build_jitted_error(label)
-            check_choosers(list_accepted_choosers(agent), rules, label)
-            player = prepare_python_agent(agent, rules, label)
-            load_view_kernels(rules, player.takes_batches)
-            return player
-
-        return TimedPlayer(build_agent, self._seconds, label)
-
-
-class TimedPlayer(PythonPlayer):
-    """A player whose turns may take ``seconds`` each, by the wall clock.
-
-    A turn that exceeds the limit cannot be stopped. Its thread and its agent are therefore abandoned, and
-    ``build_agent`` builds another agent for the next turn. A batch may take ``seconds`` for each of its positions.
-    """
-
-    def __init__(self, build_agent: Callable[[], PythonAgent], seconds: float, label: str) -> None:
-        first = build_agent()
-        super().__init__(first)
-        self.one_position_at_a_time = not first.takes_batches
-        self.copy_obstacle = "its turns are limited by the clock, so they cannot be repeated"
-        self._build_agent = build_agent
-        self._seconds = seconds
-        self._label = label
-        self._agent_thread: _AgentThread | None = _AgentThread(first)
-        self._stuck_threads: list[_AgentThread] = []
-
-    def _choose_turns(self, batch: Batch, rng: Streams, evaluations: Evaluations | None) -> tuple[Any, Any]:
-        """Return the agent's cells [B] and gifts [B] for ``B`` positions, and fill in ``evaluations`` if given.
-
-        Raises ``TurnTimeoutError``, ``StuckError`` and the exceptions of the agent.
-        """
-        size = len(rng.seeds)
-        with self._lock:
-            agent_thread = self._agent_thread = self._agent_thread or _AgentThread(self._build_agent())
-            own_evaluations = Evaluations.blank(size)
-            response = agent_thread.request_turns(batch, rng, own_evaluations, self._seconds * size)
-            if response is None:
-                self._abandon_thread_and_check_stuck_count(agent_thread)
-                raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}")
-        if isinstance(response, BaseException):
-            raise response
-        if evaluations is not None:
-            evaluations.put(slice(None), own_evaluations)
-        return response
-
-    def _abandon_thread_and_check_stuck_count(self, agent_thread: _AgentThread) -> None:
-        self._agent_thread = None
-        self._stuck_threads = [thread for thread in (*self._stuck_threads, agent_thread) if thread.is_busy]
-        if len(self._stuck_threads) >= MAX_STUCK_TURNS:
-            raise StuckError(
-                f"agent '{self._label}' has {format_count_with_noun(len(self._stuck_threads), 'turn')} "
-                "that took longer than "
-                f"turn_seconds={self._seconds:g} and still compute: only a process can be ended, so set its key "
-                "isolation=process; finished games are in the archive"
-            )
-
-
-class _AgentThread:
-    """A thread in which an agent chooses turns. The thread ends when this object is garbage-collected."""
-
-    def __init__(self, agent: PythonAgent) -> None:
-        self._requests: TurnRequests = SimpleQueue()
-        self._responses: TurnResponses = SimpleQueue()
-        self._thread = threading.Thread(
-            target=_serve_requests, args=(agent, self._requests, self._responses), name="turns", daemon=True
-        )
-        self._thread.start()
-        weakref.finalize(self, self._requests.put, None)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether the thread is still computing turns that nobody waits for."""
-        return self._thread.is_alive()
-
-    def request_turns(
-        self, batch: Batch, rng: Streams, evaluations: Evaluations, seconds: float
-    ) -> TurnResponse | None:
-        """Return the agent's turns or the exception that it raised, or None if the turns take longer than ``seconds``.
-
-        If this returns None, the thread must not be used again. ``evaluations`` is filled in along with the turns.
-        """
-        self._requests.put(
-            (batch.copy(), Streams(rng.seeds.copy()), evaluations)
-        )  # copies, because the response may be late
-        deadline = build_monotonic_deadline_function(seconds, get_process_clock())
-        while (remaining_seconds := deadline() - time.monotonic()) > 0:
-            with suppress(Empty):
-                return self._responses.get(timeout=remaining_seconds)
-        self._requests.put(None)
-        self._thread.name = f"{WORK_THREAD_PREFIX} on"  # nobody waits for this thread
-        return None
-
-
-TurnResponse = tuple[Any, Any] | BaseException  # cells and gifts, or what the agent raised
-TurnResponses = SimpleQueue[TurnResponse]
-TurnRequests = SimpleQueue[tuple[Batch, Streams, Evaluations] | None]  # None ends the thread
-
-
-def _serve_requests(agent: PythonAgent, requests: TurnRequests, responses: TurnResponses) -> None:
-    while (request := requests.get()) is not None:
-        try:
-            response: TurnResponse = agent.choose_turns(*request)
-        except BaseException as error:  # noqa: BLE001  (raised again where the question came from)
-            response = error
-        responses.put(response)

@@ -13,7 +13,7 @@ import numba
 from numba import types
 
 from agents.base.agent import AGENT_TYPE, ERROR_CELL, LATE_CELL, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.base.player import LOCKSTEP_TYPE, decide_turns
+from agents.base.player import BATCH_TURN_TYPE, LOCKSTEP_TYPE, BatchTurnKernel
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
 from quarto.bits import nth_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
@@ -138,7 +138,7 @@ def play_turns_and_count_running(state: Lockstep, games: Games, rules: Any, ply:
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0
     can_win, can_go_on = ply >= SIDE - 1, ply < CELLS - 1
-    for i in range(size):
+    for i in range(uint64(size)):
         slot, available, occupied = state.slot[i], int64(batch.available[i]), int64(batch.occupied[i])
         cell, gift = int64(state.turns.cells[i]) & 15, int64(state.turns.gifts[i]) & 15
         gift_legal = (gift == state.turns.gifts[i]) & (((available >> gift) & 1) == 1)
@@ -185,10 +185,12 @@ def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
             games.winner[slot] = 1 - placer
 
 
-@kernel(types.void(TURN_TYPE, AGENT_TYPE, TURN_TYPE, AGENT_TYPE, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def play_to_end(
+@kernel(types.void(*(BATCH_TURN_TYPE, TURN_TYPE, AGENT_TYPE) * 2, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
+def play_to_end(  # noqa: PLR0913, PLR0917  (numba does not convert functions in a tuple)
+    batch_turn_0: BatchTurnKernel,
     turn_0: TurnKernel,
     agent_0: Any,
+    batch_turn_1: BatchTurnKernel,
     turn_1: TurnKernel,
     agent_1: Any,
     rules: Any,
@@ -198,16 +200,16 @@ def play_to_end(
 ) -> None:
     """Play until all games that ``set_up_and_count_games`` has set up have ended.
 
-    ``turn_0`` and ``agent_0`` take the turns of seat 0, ``turn_1`` and ``agent_1`` those of seat 1.
+    ``batch_turn_0``, ``turn_0`` and ``agent_0`` take the turns of seat 0, the next three arguments those of seat 1.
     ``opening_plies_and_size`` is (number of imposed plies, number of games).
     """
     opening, size = opening_plies_and_size
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_seed_offset(turn)
         if (turn & 1) == 0:
-            decide_turns(turn_0, agent_0, rules, state, offset, size)
+            batch_turn_0(turn_0, agent_0, rules, state, offset, size)
         else:
-            decide_turns(turn_1, agent_1, rules, state, offset, size)
+            batch_turn_1(turn_1, agent_1, rules, state, offset, size)
         if turn == opening and rules.mover_chooses == 0:
             size = give_first_gifts_and_count(state, games, opening, size)
         else:

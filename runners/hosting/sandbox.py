@@ -183,14 +183,16 @@ def _follow_links(path: Path) -> Iterator[Path]:
         yield from _follow_links(path.parent / path.readlink())
 
 
-def select_surroundings(path: Path) -> Path:
-    """Return the folder of a file, or the file itself if that folder holds more than what belongs to the file.
+def list_surroundings(path: Path) -> list[Path]:
+    """Return the folder of a file, or the file alone if that folder holds more than what belongs to the file.
 
-    A player may need the files beside it, but it must not see what it could find from your home or current folder.
+    A player may need the files beside it, but it must not see what it could find from your home or current folder. A
+    folder is returned unless it is such a folder; the list is also empty if there is nothing at ``path``.
     """
     path = path.absolute()
-    folder = path if path.is_dir() else path.parent
-    return path if _is_protected(folder) else folder
+    if path.is_dir():
+        return [] if _is_protected(path) else [path]
+    return [path if _is_protected(path.parent) else path.parent] if path.exists() else []
 
 
 def _is_protected(folder: Path) -> bool:
@@ -207,7 +209,7 @@ def is_within(file: str, folders: Iterable[Path]) -> bool:
 
 
 def find_module_folder(name: str) -> Path | None:
-    """Return what an agent's module can be read from: see ``select_surroundings``. None if there is no such module.
+    """Return what an agent's module can be read from: see ``list_surroundings``. None if there is no such module.
 
     No module is imported to find out.
     """
@@ -219,4 +221,4 @@ def find_module_folder(name: str) -> Path | None:
         return None
     if spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
-    return select_surroundings(Path(spec.origin)) if spec.origin and Path(spec.origin).is_file() else None
+    return next(iter(list_surroundings(Path(spec.origin))), None) if spec.origin else None

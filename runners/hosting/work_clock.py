@@ -52,23 +52,24 @@ def exclude_from_work_clocks() -> Iterator[None]:
         _add_start_seconds(clock.seconds)
 
 
-class WorkerStart:
+class WorkerStarts:
     """The time in which workers in other processes start, which no work clock counts.
 
-    The start lasts from the construction of this object until the first worker begins to work.
+    A worker starts from the moment at which its first chunk was handed out until it begins to work. While one worker
+    starts, others may work already. So the clocks leave out the mean of all workers: games divided by the seconds of
+    the clock are then the speed of that many workers without their start.
     """
 
-    def __init__(self) -> None:
-        self._since, self._excluded = time.perf_counter(), 0.0
-        self._is_known = False
+    def __init__(self, max_workers: int) -> None:
+        """Expect up to ``max_workers`` workers at a time; lost ones may be replaced by others."""
+        self._max_workers, self._seconds_by_worker, self._excluded = max_workers, dict[str, float](), 0.0
 
-    def exclude_wait_before_work(self, work_seconds: float) -> None:
-        """Exclude from the work clocks the time until a worker began the work whose result has just arrived.
-
-        The work took ``work_seconds``, which must not include the time of compiling or of loading the task. If a later
-        result shows that another worker began earlier, the excluded time is corrected.
-        """
-        waiting_seconds = max(0.0, time.perf_counter() - work_seconds - self._since)
-        if not self._is_known or waiting_seconds < self._excluded:
-            _add_start_seconds(waiting_seconds - self._excluded)
-            self._is_known, self._excluded = True, waiting_seconds
+    def exclude_start(self, worker: str, seconds: float) -> None:
+        """Exclude the start of ``worker``, which took ``seconds``, unless the worker is already known."""
+        if worker in self._seconds_by_worker:
+            return
+        self._seconds_by_worker[worker] = max(0.0, seconds)
+        workers = min(len(self._seconds_by_worker), self._max_workers)
+        excluded = sum(self._seconds_by_worker.values()) / workers
+        _add_start_seconds(excluded - self._excluded)
+        self._excluded = excluded

@@ -17,7 +17,7 @@ from runners.exact.annotation import annotate_games
 from runners.hosting.interruption import stop_on_signal_then_interrupt_then_exit
 from runners.league.entry_reports import report_path
 from runners.league.league_file import League
-from runners.league.playing import LeagueOutcome, PlayOptions, play_missing_games
+from runners.league.playing import LeagueOutcome, LeaguePlayOptions, play_missing_games
 from runners.terminal.console import show_progress_bar_or_notes
 
 LOG_FILE = "play.log"
@@ -30,7 +30,7 @@ class PlaySummary(NamedTuple):
     stopped: bool  # the user asked for it while games were played
 
 
-def play_and_judge(league: League, options: PlayOptions, show_progress: bool = True) -> PlaySummary:
+def play_and_judge(league: League, options: LeaguePlayOptions, show_progress: bool = True) -> PlaySummary:
     """Play the games that a league lacks, and judge those that are not judged, if the league wants that.
 
     Raises the errors of ``play_missing_games`` and of ``annotate_games``.

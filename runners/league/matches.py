@@ -24,7 +24,7 @@ MAX_REASON_CHARACTERS = 1000
 MAX_FAULTS = 8  # texts of faults that are kept of a match
 
 
-class Player(NamedTuple):
+class BuiltEntry(NamedTuple):
     """An entry that can play: its agent, and the fingerprint of the code that it has now."""
 
     name: str
@@ -87,24 +87,24 @@ def write_notes(folder: Path, notes: LeagueNotes) -> None:
     write_file(folder / MATCHES_FILE, encode_record(notes))
 
 
-def build_players(league: League, isolation: str) -> tuple[list[Player], dict[str, str]]:
+def build_players(league: League, isolation: str) -> tuple[list[BuiltEntry], dict[str, str]]:
     """Build the agents of all entries.
 
     Returns:
         The entries that can play, in the order of the file, and the reason by name of each entry that cannot.
 
     """
-    players, errors = list[Player](), dict[str, str]()
+    players, errors = list[BuiltEntry](), dict[str, str]()
     for entry in league.entries:
         try:
             spec = build_entry_spec(league, entry, isolation)
-            players.append(Player(entry.name, spec, fingerprint_agent_code(spec, spec.build())))
+            players.append(BuiltEntry(entry.name, spec, fingerprint_agent_code(spec, spec.build())))
         except RequestError as error:  # an agent's own exceptions become one where the agent is built
             errors[entry.name] = to_line(str(error), MAX_REASON_CHARACTERS)
     return players, errors
 
 
-def list_matches(league: League, players: Sequence[Player]) -> list[Match]:
+def list_matches(league: League, players: Sequence[BuiltEntry]) -> list[Match]:
     """List the matches of a league, as runs of the code that the entries have now.
 
     All runs have the same seed, from which openings follow, so all matches begin from the same openings.
@@ -116,7 +116,7 @@ def list_matches(league: League, players: Sequence[Player]) -> list[Match]:
     ]
 
 
-def _build_run_spec(league: League, first: Player, second: Player) -> RunSpec:
+def _build_run_spec(league: League, first: BuiltEntry, second: BuiltEntry) -> RunSpec:
     return RunSpec(
         rules=league.rules,
         agents=(first.spec, second.spec),
@@ -143,7 +143,7 @@ def list_matches_lacking_games(
 
 
 def update_notes(
-    notes: LeagueNotes, matches: Iterable[Match], players: Iterable[Player], errors: Mapping[str, str]
+    notes: LeagueNotes, matches: Iterable[Match], players: Iterable[BuiltEntry], errors: Mapping[str, str]
 ) -> LeagueNotes:
     """Return the notes about the present matches; what was noted about a run that is still played is kept."""
     old_notes = {note.run_id: note for note in notes.matches}

@@ -175,7 +175,7 @@ def _build_sample_game(
     record = results.data.records[str(sample["run_id"])]
     opponent = next(label for label in record.labels if label != name)
     result = RESULTS[float(str(sample["score"]))]
-    title = f"{result.capitalize()} against {opponent} in {len(plies)} plies"
+    title = f"{result.capitalize()} against {opponent} in {format_count_with_noun(len(plies), 'ply', 'plies')}"
     boards = [Game(record.rules, plies[: ply + 1]) for ply in range(len(plies))]
     figure = Figure(title, build_boards_picture(boards), f"game{number}-")
     return SampleGame(title, format_game(plies), figure.svg)

@@ -36,7 +36,7 @@ SHORTEST_SECONDS = 1e-6  # of a game: clocks do not measure less
 
 
 @dataclass(frozen=True)
-class PlayOptions:
+class LeaguePlayOptions:
     """How the games of a league are played. No option affects the games."""
 
     isolation: str = "process"  # of entries that are not the project's own
@@ -57,7 +57,7 @@ class LeagueOutcome(NamedTuple):
 
 
 def play_missing_games(
-    league: League, options: PlayOptions, stop: threading.Event, progress: Progress | None = None
+    league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None = None
 ) -> LeagueOutcome:
     """Play the games that the matches of a league lack. Entries that cannot play do not stop the others.
 
@@ -78,7 +78,9 @@ def play_missing_games(
 class LeaguePlay:
     """One call of ``play_missing_games``: the matches, what is noted about them, and what was played."""
 
-    def __init__(self, league: League, options: PlayOptions, stop: threading.Event, progress: Progress | None) -> None:
+    def __init__(
+        self, league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None
+    ) -> None:
         self._league, self._options, self._stop, self._progress = league, options, stop, progress
         self._archive = ArchiveStore.open(league.root, create=True)
         players, self._errors = build_players(league, options.isolation)

@@ -43,7 +43,7 @@ SUBFOLDERS, ENDINGS = ("players", "data"), (".html", ".csv", ".parquet")
 DATA_FORMATS = {"csv": "spreadsheet", "parquet": "parquet"}  # formats by the ending of a file's name
 
 
-class DataFile(NamedTuple):
+class SiteTable(NamedTuple):
     """A table of the site's data, in several formats."""
 
     name: str
@@ -58,10 +58,10 @@ class DataFile(NamedTuple):
         return f"data/{self.name}.parquet"
 
 
-DATA_FILES = (
-    DataFile("standings", "standings, a row for each entry"),
-    DataFile("matches", "matches, a row for each two entries"),
-    DataFile("games", "games, a row for each game"),
+SITE_TABLES = (
+    SiteTable("standings", "standings, a row for each entry"),
+    SiteTable("matches", "matches, a row for each two entries"),
+    SiteTable("games", "games, a row for each game"),
 )
 
 
@@ -96,7 +96,7 @@ def write_site(results: LeagueResults, folder: Path) -> list[Path]:
     for name, page in _render_pages(results):
         write_file(folder / name, page.encode())
         names[name] = None
-    for file, rows in zip(DATA_FILES, _select_data(results), strict=True):
+    for file, rows in zip(SITE_TABLES, _select_data(results), strict=True):
         for ending, form in DATA_FORMATS.items():
             name = f"data/{file.name}.{ending}"
             with replace_file(folder / name) as temporary, temporary.open("wb") as out:
@@ -158,7 +158,7 @@ def _render_index(results: LeagueResults) -> str:
         crosstable=_build_crosstable_table(results, links) if results.has_games else None,
         settings=Table("Settings", property_columns(_describe_settings(results))),
         league_file=league.text,
-        files=DATA_FILES,
+        files=SITE_TABLES,
     )
 
 
@@ -198,7 +198,7 @@ def _describe_settings(results: LeagueResults) -> dict[str, str]:
 
 
 def _select_data(results: LeagueResults) -> Iterator[pl.LazyFrame]:
-    """Yield the rows of each of ``DATA_FILES``."""
+    """Yield the rows of each of ``SITE_TABLES``."""
     yield results.standings.lazy()
     runs = pl.DataFrame(
         [(note.first, note.second, note.run_id) for note in results.match_notes],

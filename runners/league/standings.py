@@ -172,11 +172,17 @@ def open_league_results(folder: Path) -> Iterator[LeagueResults]:
 def load_league_results(league: League, opened: OpenArchive) -> LeagueResults:
     """Load the games of the matches that a league noted last, without those of entries that it has no longer.
 
-    Matches by other rules, another seed or other openings than the file of the league names are left out, too.
+    Matches by other rules, another seed or other openings than the file of the league names are left out, too, and so
+    are matches without games of entries that cannot play.
     """
     notes, names = read_notes(league.folder), {entry.name for entry in league.entries}
-    match_notes = tuple(note for note in notes.matches if {note.first, note.second} <= names)
     records = {record.run_id: record for record in opened.archive.load_runs()}
+    broken = notes.error_by_entry.keys()
+    match_notes = tuple(
+        note
+        for note in notes.matches
+        if {note.first, note.second} <= names and (note.run_id in records or not {note.first, note.second} & broken)
+    )
     played = [records[note.run_id] for note in match_notes if note.run_id in records]
     present = [record for record in played if _is_of_league(league, record)]
     return LeagueResults(league, notes, match_notes, ReportData(select_whole_runs(opened, present)))
@@ -228,7 +234,7 @@ def describe_league(results: LeagueResults) -> str:
     """Describe in a sentence how many games were played, and what is still missing."""
     games = format_count_with_noun(results.data.selection.games, "game")
     missing, matches = results.missing_matches, format_count_with_noun(len(results.match_notes), "match", "matches")
-    lacks = f"; {missing:,} of them {'lacks' if missing == 1 else 'lack'} games" if missing else ""
+    lacks = f"; not complete: {format_count_with_noun(missing, 'match', 'matches')}" if missing else ""
     return f"{games} in {matches}, {results.league.rules.name} rules, seed {results.league.seed}{lacks}."
 
 
@@ -254,7 +260,11 @@ def list_notes(results: LeagueResults) -> list[str]:
     if not results.has_games:
         return [NOT_PLAYED]
     unrated = results.ratings.unrated_sentences if results.ratings else []
-    return [*unrated, *_describe_identical_games(results), *([] if results.regrets else [UNJUDGED])]
+    return [
+        *unrated,
+        *_describe_identical_games(results),
+        *([UNJUDGED] if results.league.regret and not results.regrets else []),
+    ]
 
 
 def _describe_identical_games(results: LeagueResults) -> list[str]:
@@ -263,4 +273,11 @@ def _describe_identical_games(results: LeagueResults) -> list[str]:
     run_ids = [run_id for run_id, record in results.data.records.items() if not forfeiting & {*record.labels}]
     lines = describe_pairings_of_identical_games(results.data.opened, run_ids)
     more = len(lines) - MAX_IDENTICAL
-    return [*lines[:MAX_IDENTICAL], *([f"{more:,} more matches repeat their games, too"] if more > 0 else [])]
+    return [
+        *lines[:MAX_IDENTICAL],
+        *(
+            [f"{format_count_with_noun(more, 'more match', 'more matches')} of games that repeat, too"]
+            if more > 0
+            else []
+        ),
+    ]

@@ -54,6 +54,14 @@ def check_league(folder: str | Path, *, seconds: float = 60.0, trust_agents: boo
         RequestError: ``league.yaml`` is not valid, or there is no sandbox and the entries are not trusted.
         FailureError: A report cannot be written.
 
+    Examples:
+        >>> import pathlib, tempfile, runners
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> text = "{games: 2, regret: false, entries: [random, rule_based]}"
+        >>> _ = (folder / "league.yaml").write_text(text)
+        >>> runners.check_league(folder).frame["ok"].to_list()
+        [True, True]
+
     """
     import polars as pl
 
@@ -99,20 +107,28 @@ def play_league(
         RequestError: ``league.yaml`` is not valid, or there is no sandbox and the entries are not trusted.
         FailureError: A file cannot be written.
 
+    Examples:
+        >>> import pathlib, tempfile, runners
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> text = "{games: 2, regret: false, entries: [random, rule_based]}"
+        >>> _ = (folder / "league.yaml").write_text(text)
+        >>> runners.play_league(folder, progress=False).frame["games"].to_list()
+        [2, 2]
+
     """
     import typer
 
     from runners.arena.executors.base import available_cores
     from runners.league.entries import isolate_entries, open_league
     from runners.league.judging import play_and_judge
-    from runners.league.playing import PlayOptions
+    from runners.league.playing import LeaguePlayOptions
 
     with (
         take_turn(),
         open_league(Path(folder)) as league,
         isolate_entries(league, trust_agents) as (isolation, _),
     ):
-        options = PlayOptions(isolation, threads or available_cores(), command=f"qarena league play {folder}")
+        options = LeaguePlayOptions(isolation, threads or available_cores(), command=f"qarena league play {folder}")
         try:
             summary = play_and_judge(league, options, progress)
         except typer.Exit as exit_request:
@@ -137,6 +153,15 @@ def rank_league(folder: str | Path) -> Result:
     Raises:
         RequestError: ``league.yaml`` is not valid, or no game has been played.
 
+    Examples:
+        >>> import pathlib, tempfile, runners
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> text = "{games: 2, regret: false, entries: [random, rule_based]}"
+        >>> _ = (folder / "league.yaml").write_text(text)
+        >>> _ = runners.play_league(folder, progress=False)
+        >>> runners.rank_league(folder).frame.columns[:3]
+        ['rank', 'entry', 'elo']
+
     """
     from runners.league.standings import build_standings_result, open_league_results
 
@@ -157,6 +182,15 @@ def publish_league(folder: str | Path, site: str | Path) -> list[Path]:
     Raises:
         RequestError: ``league.yaml`` is not valid, no game has been played, or ``site`` has other files.
         FailureError: A file cannot be written.
+
+    Examples:
+        >>> import pathlib, tempfile, runners
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> text = "{games: 2, regret: false, entries: [random, rule_based]}"
+        >>> _ = (folder / "league.yaml").write_text(text)
+        >>> _ = runners.play_league(folder, progress=False)
+        >>> runners.publish_league(folder, folder / "site")[0].name
+        'index.html'
 
     """
     from runners.league.site import check_site_folder, write_site

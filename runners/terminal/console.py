@@ -121,7 +121,8 @@ def format_annotate_command(root: PurePath, games: GameFilter, choices: bool = F
     return f"qarena {format_shell_line(words)}{format_archive_option(root)}{' --choices' if choices else ''}"
 
 
-# Progress: a bar on a terminal and in a notebook; elsewhere a line a minute; and early on, how to ask for less.
+# Progress: a bar on a terminal and in a notebook; elsewhere a line soon and then one a minute; and early on, how to ask
+# for less.
 
 MEASURED_SECONDS = 5.0  # of work, from which the time for the rest is estimated
 LONG_SECONDS = 60.0  # the shortest estimate that is printed
@@ -152,6 +153,7 @@ class LongTimeNotice:
             )
 
 
+FIRST_NOTE_SECONDS = 0.5  # until the first line of progress without a terminal: shorter work prints its result alone
 NOTE_SECONDS = 60.0  # between two lines of progress without a terminal
 NOTEBOOK_WIDTH = 80  # characters of a bar in a notebook
 NOTEBOOK_SECONDS = 0.5  # until a notebook shows a bar, and between two states of the bar
@@ -197,7 +199,12 @@ class ProgressBar:
         self._bar.update(self._task, description=text)
 
     def print_notes_until(self, done: threading.Event) -> None:
-        """Print a line of progress every ``NOTE_SECONDS`` until ``done`` is set, even if nothing has changed."""
+        """Print a line of progress every ``NOTE_SECONDS`` until ``done`` is set, even if nothing has changed.
+
+        The first line, after ``FIRST_NOTE_SECONDS``, only says what is being done.
+        """
+        if not done.wait(FIRST_NOTE_SECONDS):
+            print_note(f"{self._bar.tasks[0].description} …", self._bar.console.file)
         while not done.wait(NOTE_SECONDS):
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
@@ -235,10 +242,11 @@ class ProgressBar:
 
 @contextmanager
 def show_progress_bar_or_notes(description: str, unit: str, visible: bool = True) -> Iterator[ProgressBar]:
-    """Show a bar on a terminal or in a notebook; elsewhere print a line of progress every ``NOTE_SECONDS``.
+    """Show a bar on a terminal or in a notebook; elsewhere print lines of progress.
 
-    The bar shows the number of finished units, the units per second, and the time left, or the elapsed time if the
-    total is unknown. Nothing is shown if ``visible`` is False.
+    The first line appears after ``FIRST_NOTE_SECONDS``, the others every ``NOTE_SECONDS``. The bar shows the number of
+    finished units, the units per second, and the time left, or the elapsed time if the total is unknown. Nothing is
+    shown if ``visible`` is False.
     """
     terminal = Console(file=sys.stderr)  # the present one, even if sys.stderr is replaced meanwhile
     is_shown = visible and terminal.is_terminal

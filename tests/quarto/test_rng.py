@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +12,7 @@ from quarto.jit import uint64
 from quarto.rng import (
     OPENING_STREAM,
     Streams,
+    TurnGenerator,
     draw,
     integer_below,
     second_integer_below,
@@ -88,3 +93,26 @@ def test_a_generator_depends_on_its_own_game_only() -> None:
     alone = Streams(np.array([22], np.uint64))
     assert many.generator(1).random(5).tolist() == alone.generator(0).random(5).tolist()
     assert many.generator(1).random(5).tolist() != many.generator(2).random(5).tolist()
+
+
+def test_the_numbers_of_a_turn_depend_on_its_seed_alone() -> None:
+    generator, key = TurnGenerator(), (1 << 64) - 2
+    draws: list[Callable[[np.random.Generator], Any]] = [
+        lambda rng: rng.integers(5, dtype=np.uint32),
+        lambda rng: rng.random(3),
+        lambda rng: rng.spawn(2),
+    ]
+    for early in draws:
+        early(generator.begin_turn(7))  # leaves half a word, some of a block, and two children behind
+        turn, fresh = generator.begin_turn(key), np.random.Generator(np.random.Philox(key=key))
+        assert turn.integers(9, size=50).tolist() == fresh.integers(9, size=50).tolist()
+        assert turn.normal() == fresh.normal()
+
+
+def test_generators_that_a_turn_spawns_depend_on_its_seed_alone() -> None:
+    generator = TurnGenerator()
+    (first,) = generator.begin_turn(7).spawn(1)
+    (other,) = generator.begin_turn(8).spawn(1)
+    again = copy.deepcopy(generator).begin_turn(7).spawn(2)
+    assert first.random(3).tolist() == again[0].random(3).tolist()
+    assert len({rng.random() for rng in (*again, other)}) == 3

@@ -66,6 +66,7 @@ def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
     gifts = np.array([(*view.available, NONE)[0] for view in batch])
     after = batch.with_turns(cells, gifts)
     assert len(batch) == len(positions) > 40
+    assert batch.packed.list_positions() == positions
     for i, view in enumerate(batch):
         assert tuple(batch.board[i].tolist()) == view.board
         assert (members(batch.free[i]), members(batch.available[i])) == (view.free, view.available)
@@ -143,3 +144,9 @@ def test_a_choice_is_uniform_among_what_is_allowed_and_follows_from_the_word() -
     assert np.bincount(chosen[1:])[[2, 5, 11]].min() > 1200
     ranks = rng.integers(3, 3)
     assert np.array_equal(chosen[1:], np.array([2, 5, 11])[ranks[1:]])
+    assert np.array_equal(rng.choice(3, allowed[1]), rng.choice(3, np.tile(allowed[1], (4000, 1))))  # for all games
+    allowed = np.random.default_rng(1).random((4000, 20)) < 0.2
+    counts = allowed.sum(axis=1)
+    ranks = rng.integers(0, np.maximum(counts, 1))
+    members = [[*np.flatnonzero(row), NONE] for row in allowed]
+    assert rng.choice(0, allowed).tolist() == [row[rank] for row, rank in zip(members, ranks, strict=True)]

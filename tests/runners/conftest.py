@@ -145,6 +145,12 @@ def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         handler.close()
 
 
+@pytest.fixture(autouse=True)
+def no_first_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep work from printing what it is after half a second, because which work takes so long is chance."""
+    monkeypatch.setattr("runners.terminal.console.FIRST_NOTE_SECONDS", 60.0)
+
+
 @pytest.fixture
 def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Qarena:
     """Run ``qarena …`` in an empty folder, as often as a test likes."""

@@ -468,7 +468,7 @@ def test_an_interrupt_keeps_finished_games_and_says_so(tmp_path: Path, monkeypat
 
 def test_the_examples_of_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = ("archives", "learning", "options", "playing")
+    names = ("archives", "leagues", "learning", "options", "playing")
     results = [doctest.testmod(import_module(f"runners.library.{name}")) for name in names]
     assert [result.failed for result in results] == [0] * len(names)
     docs = {name: getattr(runners, name).__doc__ for name in runners.__all__ if name != "__version__"}

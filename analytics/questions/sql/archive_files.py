@@ -10,7 +10,7 @@ from typing import NamedTuple
 from analytics.questions.sql.views import record_columns_sql, unit_condition_sql
 from analytics.store.archive import GAMES_FOLDER, ArchiveStore, ExtentFilter, check_nothing_lost, unknown_run_error
 from analytics.store.files.local_files import find_backend
-from analytics.store.marker import VerifiableFile, find_damaged_file
+from analytics.store.marker import VerifiableFile, find_damaged_file, find_remembered_row_counts
 from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, policy_folder
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -127,6 +127,24 @@ class ArchiveFiles:
         self.check_files(files)
         return files
 
+    def count_rows_by_run(self, table: str) -> dict[str, int] | None:
+        """Count the rows of ``games`` or ``plies`` in each run that has games, without opening a file.
+
+        The result is None if the number of rows of some file is not known, as in a bucket, whose files nobody reads to
+        check them, or if readers use only a part of its rows. Raises the errors of ``list_and_check_files``, because
+        the numbers are those of files that were found sound.
+        """
+        if not self._check or self.archive.backend.checks_bytes:
+            return None
+        files = self.list_and_check_files(table)
+        counts = find_remembered_row_counts(self.archive.root, files)
+        if counts is None or any(file.condition for file in files):
+            return None
+        rows = dict[str, int]()
+        for file, count in zip(files, counts, strict=True):
+            rows[file.run_id] = rows.get(file.run_id, 0) + count
+        return rows
+
     def _load_record_or_remember_error(self, run_id: str) -> RunRecord | FailureError:
         """Load the record of a run that has games, or return the error if the record is damaged or lost.
 
@@ -189,7 +207,20 @@ class ArchiveFiles:
 
         ``table`` is ``games`` or ``plies``.
         """
-        return [self._build_range_file(table, run_id, stored) for stored in ranges]
+        archive = self.archive
+        folder = archive.backend.absolute(archive.folder(table, run_id))
+        files = list[VerifiableFile]()
+        for stored in ranges:
+            try:
+                named = archive.find_containing_file(table, run_id, stored)
+            except FileNotFoundError as error:
+                raise MissingFileError(self._describe_damage(str(error))) from error
+            file = VerifiableFile(run_id, folder / named.name, named.checksum, archive.backend)
+            if not stored.is_file:
+                line = archive.load_run(run_id).unit_line
+                file = file._replace(condition=unit_condition_sql(line, stored.first, stored.end))
+            files.append(file)
+        return files
 
     def list_derived_files_and_gaps(
         self, table: RangeTable, run_id: str, extent_filter: ExtentFilter | None = None
@@ -200,7 +231,8 @@ class ArchiveFiles:
         returns whether an extent is enough, and only files with such an extent are listed. If it is None, the extents
         are chosen so that the files cover as many games as possible.
         """
-        archive, folder = self.archive, self.archive.folder(table.name, run_id)
+        archive = self.archive
+        folder = archive.backend.absolute(archive.folder(table.name, run_id))
         if extent_filter is None and self._check:
             self._check_lost_units(table, run_id)
         stored_ranges = (
@@ -208,7 +240,9 @@ class ArchiveFiles:
             if extent_filter is None
             else archive.list_effective_ranges(run_id, table.name, extent_filter)
         )
-        files = [self._build_verifiable_file(run_id, folder / stored.name, stored.checksum) for stored in stored_ranges]
+        files = [
+            VerifiableFile(run_id, folder / stored.name, stored.checksum, archive.backend) for stored in stored_ranges
+        ]
         return DerivedFiles(files, archive.list_effective_ranges(run_id).select_beginning_outside(stored_ranges))
 
     def _check_lost_units(self, table: RangeTable, run_id: str) -> None:
@@ -234,24 +268,6 @@ class ArchiveFiles:
             uncounted_ply_files += self.list_range_files("plies", run_id, missing_ranges)
         self.check_files([*counted_files, *uncounted_ply_files])
         return FirstPlyFiles(counted_files, uncounted_ply_files)
-
-    def _build_range_file(self, table: str, run_id: str, stored: StoredRange) -> VerifiableFile:
-        try:
-            path = self.archive.find_path_of_containing_file(table, run_id, stored)
-        except FileNotFoundError as error:
-            raise MissingFileError(self._describe_damage(str(error))) from error
-        file = self._build_verifiable_file(run_id, path, path.name.split(".")[-2])
-        if stored.is_file:
-            return file
-        return file._replace(
-            condition=unit_condition_sql(self.archive.load_run(run_id).unit_line, stored.first, stored.end)
-        )
-
-    def _build_verifiable_file(
-        self, run_id: str, path: PurePath, checksum: str, rows: int | None = None
-    ) -> VerifiableFile:
-        backend = self.archive.backend
-        return VerifiableFile(run_id, backend.absolute(path), checksum, backend, rows)
 
     def _build_damage_error(self, file: VerifiableFile) -> FailureError:
         """Build the error for a file that is missing or has changed since it was written."""
@@ -284,7 +300,9 @@ class ArchiveFiles:
         files = list(self._checked_files.values())
         candidates = [file for file in files if format_path(file.path) in message] or files
         missing_files = (file for file in candidates if self._current_backend.status(file.path) is None)
-        damaged = next(missing_files, None) or next((file for file in candidates if not file.is_sound), None)
+        damaged = next(missing_files, None) or next(
+            (file for file in candidates if file.count_rows_if_sound() is None), None
+        )
         return None if damaged is None else self._build_damage_error(damaged)
 
     def check_run_exists(self, run_id: str) -> None:
@@ -312,6 +330,7 @@ class ArchiveFiles:
             return None
         path = policy_folder(self.archive, card.policy_id) / card.stored_name(TABLE)
         recorded_file = card.files[TABLE]
-        file = self._build_verifiable_file("", path, recorded_file.sha256, recorded_file.rows)
+        backend = self.archive.backend
+        file = VerifiableFile("", backend.absolute(path), recorded_file.sha256, backend, recorded_file.rows)
         self.check_files([file])
         return file

@@ -19,6 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from analytics.questions.sql.conditions import SqlFunction
 from analytics.questions.sql.definitions import add_dependencies, list_needed_names, load_definitions
 from analytics.questions.sql.lazy_rows import ArrowStream, Failures, LazyArrowStream, ReplayScanner
 from analytics.questions.sql.query_execution import QueryLimits, build_query_error
+from analytics.questions.sql.row_counts import COUNT_TABLES, rewrite_row_count
 from analytics.questions.sql.syntax import POLICY_MACRO, ParsedQuery
 from analytics.store.archive import is_agent_of_newer_run
 from analytics.store.files.local_files import build_filesystem_unless_local
@@ -133,6 +135,31 @@ class Connection:
         time.sleep(_BUSY_SECONDS)  # lets the thread end, because it must not outlive the interpreter
 
     # The views that a question reads are filled before it is asked.
+
+    def prepare_query(self, query: ParsedQuery) -> ParsedQuery:
+        """Fill what a query reads, and return the query to run: itself, or one with the same answer.
+
+        A query that only counts rows reads the numbers of rows instead of the files (``row_counts``). Raises
+        ``FailureError`` if files that the query is about are damaged.
+        """
+        count_query = rewrite_row_count(query)
+        if count_query is None or not self._fill_row_counts(count_query.table):
+            self.fill_referenced_views(query)
+            return query
+        return replace(query, text=count_query.text)
+
+    def _fill_row_counts(self, table: str) -> bool:
+        """Create the table with the number of rows of each run, and return whether these numbers are known."""
+        name = COUNT_TABLES[table]
+        if name not in self._filled_views:
+            rows = self._files.count_rows_by_run(table)
+            if rows is None:
+                return False
+            schema = {"run_id": pl.String(), "_rows": pl.Int64()}
+            with self.register_frames({"_frame": pl.DataFrame([*rows.items()], schema, orient="row")}):
+                self.duckdb.execute(f"CREATE OR REPLACE TABLE {name} AS FROM _frame")
+            self._filled_views.add(name)
+        return True
 
     def fill_referenced_views(self, query: ParsedQuery) -> None:
         """Fill the views that a query reads. Raises ``FailureError`` if the files of a view are damaged."""

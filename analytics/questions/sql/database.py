@@ -29,7 +29,7 @@ from analytics.questions.sql.query_execution import (
     build_query_error,
     run_query,
 )
-from analytics.questions.sql.syntax import ParsedQuery, parse_query
+from analytics.questions.sql.syntax import SELECT_KINDS, ParsedQuery, parse_query
 from analytics.questions.sql.vocabulary import check_vocabulary
 from analytics.store.marker import VerifiableFile, warn_at_first_use_of_foreign_archive
 from analytics.store.schema import TABLE_SCHEMAS
@@ -177,7 +177,7 @@ class OpenArchive:
 
         """
         query = self.parse_query(text)
-        self.retry_if_file_missing(lambda: self._connect().fill_referenced_views(query))
+        self.retry_if_file_missing(lambda: self._connect().prepare_query(query))
         folder = self._connect().scratch.folder if exact else None
         try:
             self._run_query(query, lambda answer: answer.stream(write, folder))
@@ -185,12 +185,13 @@ class OpenArchive:
             self._interrupt_streams_and_close()
             raise
 
-    def query_files_by_path(self, text: str) -> pl.DataFrame:
-        """Return the answer to a query that reads files by their paths.
+    def query_files_by_path(self, text: str, **frames: pl.DataFrame) -> pl.DataFrame:
+        """Return the answer to a SELECT of our own that reads files by their paths, and ``frames`` by their names.
 
-        Raises ``MissingFileError`` if a file is missing.
+        The text is not parsed here, because it may name thousands of files. Raises ``MissingFileError`` if a file is
+        missing.
         """
-        return self._run_query(text, QueryResult.read_frame)
+        return self._run_query(ParsedQuery(text, SELECT_KINDS), QueryResult.read_frame, frames=frames)
 
     def retry_if_file_missing(self, operation: Callable[[], AnswerT]) -> AnswerT:
         """Return the result of ``operation``. If a file is missing, refresh the archive and repeat ``operation``."""
@@ -222,12 +223,12 @@ class OpenArchive:
             with connection.register_frames(frames or {}):
                 if self._vocabulary_only:
                     check_vocabulary(connection.duckdb, query, QUERYABLE_NAMES)
-                return run_query(connection.duckdb, query, parameters, consume_result, limits)
+                return run_query(connection.duckdb, prepared, parameters, consume_result, limits)
 
         try:
             connection = self._connect()
             query = self.parse_query(text) if isinstance(text, str) else text
-            connection.fill_referenced_views(query)
+            prepared = connection.prepare_query(query)
             answer = run_on(connection)
             if isinstance(answer, QueryFailure) and answer.is_unknown_name and connection.define_all():
                 answer = run_on(connection)  # now DuckDB can propose any name

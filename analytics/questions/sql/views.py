@@ -110,6 +110,11 @@ def quote_text_or_number(value: object) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
+def quote_name(name: str) -> str:
+    """Format a name of a column or table as a quoted SQL identifier, because it may be a stranger's."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 MAX_COMPARED = 256  # runs with which DuckDB compares the name of every file before it opens one
 
 
@@ -118,17 +123,15 @@ def run_condition_sql(runs_else_all: Iterable[str]) -> str:
 
     For a few runs, DuckDB compares their ids with the name of each file, so that other files stay closed. For many
     runs, the time of that comparison would grow with the square of their number (7 s for 3,000 runs). Many runs are
-    therefore joined with the rows, which takes a tenth of that time.
+    therefore joined with the rows, which takes a tenth of that time. Their ids are in one literal, because a syntax
+    tree with a node for each of 14,000 ids takes half a second.
     """
-    literals = [*map(quote_text_or_number, runs_else_all)]
-    if not literals:
+    run_ids = [*runs_else_all]
+    if not run_ids:
         return "true"
-    literal_list = ", ".join(literals)
-    return (
-        f"run_id IN ({literal_list})"
-        if len(literals) <= MAX_COMPARED
-        else f"run_id IN (SELECT unnest([{literal_list}]))"
-    )
+    if len(run_ids) <= MAX_COMPARED:
+        return f"run_id IN ({', '.join(map(quote_text_or_number, run_ids))})"
+    return f"run_id IN (SELECT unnest(string_split({quote_text_or_number(' '.join(run_ids))}, ' ')))"
 
 
 def file_rows_sql(paths: Iterable[PurePath], condition: str = "") -> str:
@@ -248,7 +251,7 @@ def create_policy_macro_sql(queries_by_policy: Mapping[str, str]) -> str:
 
 def policy_table_sql(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
     """Return the query that reads the table of a policy; small integers are widened, as they are in the views."""
-    quoted = {name: '"' + name.replace('"', '""') + '"' for name in schema}  # names may be a stranger's
+    quoted = {name: quote_name(name) for name in schema}
     small = (pl.Int8, pl.Int16)
     values = {quoted[name]: quoted[name] + "::INTEGER" * (kind in small) for name, kind in schema.items()}
     return f"SELECT {_select_list_sql(values)} {file_rows_sql([path])}"

@@ -264,6 +264,11 @@ class Backend(ABC):
         The list is empty if there is no such folder.
         """
 
+    def list_statuses(self, folder: PurePath) -> Mapping[str, FileStatus]:
+        """Return the status of each file directly in a folder, keyed by name."""
+        files = self.list_files_below(folder).items()
+        return {path.name: status for path, status in files if path.parent == folder}
+
     @abstractmethod
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """Return the status of each file in a folder and its subfolders, keyed by path."""

@@ -270,6 +270,15 @@ class LocalBackend(Backend):
         except FileNotFoundError:
             return []
 
+    def list_statuses(self, folder: PurePath) -> Mapping[str, FileStatus]:
+        statuses: dict[str, FileStatus] = {}
+        with self._scan_folder(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
+                    if entry.is_file(follow_symlinks=False):
+                        statuses[entry.name] = _status_from_stat(entry.stat(follow_symlinks=False))
+        return statuses
+
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """Return the status of each file in a folder and its subfolders, keyed by path.
 

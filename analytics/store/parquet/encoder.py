@@ -11,7 +11,7 @@ Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,6 @@ from analytics.store.parquet.metadata import (
     BINARY,
     BYTE,
     I32,
-    I64,
     MAGIC,
     STRUCT,
     TRUE,
@@ -44,6 +43,13 @@ from analytics.store.parquet.packing import (
     ColumnFacts,
     pack_int8_or_int32,
     pack_int64_as_deltas,
+)
+from analytics.store.parquet.row_groups import (
+    COLUMN_CHUNK_BYTES,
+    ENCODING_COUNT,
+    PAGE_HEADER_BYTES,
+    ColumnHeads,
+    write_row_group,
 )
 
 CREATED_BY = b"quarto-arena"
@@ -101,9 +107,9 @@ class ParquetBuilder:
 
     def __init__(self, schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None) -> None:
         self.rows = 0
+        self._heads: ColumnHeads | None = None  # for ``add_packed_row_group``
+        self._rooms = np.empty(0, np.uint8), np.empty(0, np.uint8)  # in which that method encodes a row group
         self._columns = {name: INTEGER_STORAGE.get(type(kind), TEXT_STORAGE) for name, kind in schema.items()}
-        # [columns] types, for ``build_integer_chunks``
-        self.physical = [storage.physical for storage in self._columns.values()]
         self._metadata = metadata or {}
         self._content = bytearray(MAGIC)
         self._groups: list[bytes] = []
@@ -119,7 +125,8 @@ class ParquetBuilder:
             self._content += chunk.dictionary
             self._content += chunk.header
             self._content += chunk.content
-            described.append(_encode_column_chunk(name, storage.physical, chunk, rows, offset, len(self._content)))
+            size = len(self._content) - offset
+            described.append(_encode_column_chunk(name, storage.physical, chunk, rows, offset, size))
         group = [
             build_list_field(1, STRUCT, described),
             i64_field(2, len(self._content) - start),
@@ -127,6 +134,23 @@ class ParquetBuilder:
             i64_field(5, start),
         ]
         self._groups.append(encode_struct(group))
+        self.rows += rows
+
+    def add_packed_row_group(self, buffer: NDArray[np.uint8], facts: ColumnFacts, rows: int) -> None:
+        """Add a row group of ``rows`` rows whose columns are all integers and lie packed in ``buffer``.
+
+        ``facts`` [columns] are the facts that ``pack_int8_or_int32`` and ``pack_int64_as_deltas`` wrote. The bytes are
+        those that ``add_row_group`` would add, but a kernel writes them.
+        """
+        if self._heads is None:
+            self._heads = _build_column_heads(tuple((name, kind.physical) for name, kind in self._columns.items()))
+        pages, description = self._rooms
+        page_bytes, description_bytes = bound_row_group_bytes(facts, self._heads)
+        if len(pages) < page_bytes or len(description) < description_bytes:
+            pages, description = self._rooms = np.empty(page_bytes, np.uint8), np.empty(description_bytes, np.uint8)
+        sizes = write_row_group(buffer, facts, rows, len(self._content), self._heads, pages, description)
+        self._content += pages[: sizes[0]].data
+        self._groups.append(description[: sizes[1]].tobytes())
         self.rows += rows
 
     def finish(self) -> bytearray:
@@ -163,6 +187,13 @@ def encode_parquet(
     return file.finish()
 
 
+def bound_row_group_bytes(facts: ColumnFacts, heads: ColumnHeads) -> tuple[int, int]:
+    """Return the largest numbers of bytes that the pages of a packed row group and its description can need."""
+    columns = len(facts.end)
+    page_bytes = int(facts.end[-1]) + columns * (PAGE_HEADER_BYTES + 4 * LARGEST_DICTIONARY)
+    return page_bytes, columns * (COLUMN_CHUNK_BYTES + heads.heads.shape[2]) + COLUMN_CHUNK_BYTES
+
+
 def bound_column_bytes(rows: int) -> int:
     """Return the largest number of bytes that packing a column of ``rows`` rows can need."""
     return 9 * rows + 2048
@@ -190,29 +221,12 @@ def encode_integers(values: NDArray[np.integer], buffer: NDArray[np.uint8]) -> C
         pack_int64_as_deltas(values.view(np.int64), buffer, 0, facts, 0)
     else:
         pack_int8_or_int32(values.view(np.uint8), values.itemsize, LARGEST_DICTIONARY, buffer, 0, facts, 0)
-    (chunk,) = build_integer_chunks((INT64 if wide else INT32,), len(values), buffer, facts)
-    return chunk
-
-
-def build_integer_chunks(
-    physical: Sequence[int], rows: int, buffer: NDArray[np.uint8], facts: ColumnFacts
-) -> Iterator[ColumnChunk]:
-    """Yield a chunk for each integer column packed in ``buffer``; chunks are valid until the buffer is written again.
-
-    ``physical`` [columns] holds the physical types, ``facts`` [columns] the facts that ``pack_int8_or_int32`` and
-    ``pack_int64_as_deltas`` wrote.
-    """
-    start = 0
-    for kind, least, largest, encoding, end in zip(
-        physical, *(column_facts.tolist() for column_facts in facts), strict=True
-    ):
-        content = buffer[start:end].data
-        dictionary = _encode_range_dictionary_page(least, largest) if encoding == RLE_DICTIONARY else b""
-        size = 8 if kind == INT64 else 4
-        bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
-        header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(rows, encoding))
-        yield ColumnChunk(dictionary, header, content, ENCODINGS[encoding], *bounds)
-        start = end
+    least, largest, encoding, end = (int(column_facts[0]) for column_facts in facts)
+    dictionary = _encode_range_dictionary_page(least, largest) if encoding == RLE_DICTIONARY else b""
+    size = 8 if wide else 4
+    bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
+    header = _encode_data_page_header(end, len(values), encoding)
+    return ColumnChunk(dictionary, header, buffer[:end].data, ENCODINGS[encoding], *bounds)
 
 
 def encode_labels(indices: NDArray[np.integer], labels: Sequence[str], buffer: NDArray[np.uint8]) -> ColumnChunk:
@@ -228,22 +242,26 @@ def encode_labels(indices: NDArray[np.integer], labels: Sequence[str], buffer: N
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(labels[number].encode() for number in numbers)
     dictionary, content = _encode_text_dictionary_page(tuple(labels[least : largest + 1])), buffer[:end].data
-    header = _encode_page_header(DATA_PAGE, content, _encode_data_page_header(len(indices), RLE_DICTIONARY))
+    header = _encode_data_page_header(end, len(indices), RLE_DICTIONARY)
     return ColumnChunk(dictionary, header, content, ENCODINGS[RLE_DICTIONARY], present[0], present[-1])
 
 
-def _encode_page_header(kind: int, content: bytes | memoryview, of_kind: Field) -> bytes:
-    size = encode_zigzag(len(content))
-    return encode_struct([i32_field(1, kind), (2, I32, size), (3, I32, size), of_kind])
+# The functions below that are cached return what most row groups have in common. A file has hundreds of column chunks,
+# and Python would otherwise need as long to describe them as the kernels need to pack them.
 
 
-@functools.lru_cache(maxsize=256)  # here and below: what most row groups have in common
-def _encode_data_page_header(rows: int, encoding: int) -> Field:
-    """Encode the header of a data page.
+@functools.lru_cache(maxsize=1024)
+def _encode_data_page_header(size: int, rows: int, encoding: int) -> bytes:
+    """Encode the header of a data page whose content has ``size`` bytes.
 
     The encoding of levels is given as RLE, although required columns have no levels.
     """
-    return struct_field(5, [i32_field(1, rows), i32_field(2, encoding), i32_field(3, RLE), i32_field(4, RLE)])
+    data_page = [i32_field(1, rows), i32_field(2, encoding), i32_field(3, RLE), i32_field(4, RLE)]
+    return _encode_page_header(DATA_PAGE, size, struct_field(5, data_page))
+
+
+def _encode_page_header(kind: int, size: int, of_kind: Field) -> bytes:
+    return encode_struct([i32_field(1, kind), i32_field(2, size), i32_field(3, size), of_kind])
 
 
 @functools.lru_cache(maxsize=64)  # wide ones are large and seldom the same
@@ -262,28 +280,39 @@ def _encode_text_dictionary_page(texts: tuple[str, ...]) -> bytes:
 
 def _encode_dictionary_page(content: bytes, entries: int) -> bytes:
     return (
-        _encode_page_header(DICTIONARY_PAGE, content, struct_field(7, [i32_field(1, entries), i32_field(2, PLAIN)]))
+        _encode_page_header(
+            DICTIONARY_PAGE, len(content), struct_field(7, [i32_field(1, entries), i32_field(2, PLAIN)])
+        )
         + content
     )
 
 
-def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, end: int) -> bytes:
-    """Encode the struct ``ColumnChunk`` of a chunk that begins at ``offset`` in the file and ends before ``end``."""
-    size = encode_zigzag(end - offset)
-    metadata = [
-        i64_field(5, rows),
-        (6, I64, size),
-        (7, I64, size),
-        i64_field(9, offset + len(chunk.dictionary)),
-        *([i64_field(11, offset)] if chunk.dictionary else []),
-        _encode_statistics(chunk.least, chunk.largest),
-    ]
-    return encode_struct(
-        [
-            i64_field(2, 0),
-            (3, STRUCT, encode_struct(metadata, _encode_column_metadata(name, physical, chunk.encodings), 4)),
-        ]
+def _encode_column_chunk(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, size: int) -> bytes:
+    """Encode the struct ``ColumnChunk`` of a chunk of ``size`` bytes that begins at ``offset`` in the file."""
+    # The offsets are all that differs from row group to row group.
+    offsets = [i64_field(9, offset + len(chunk.dictionary)), *([i64_field(11, offset)] if chunk.dictionary else [])]
+    head = _encode_column_chunk_head(name, physical, chunk.encodings, rows, size)
+    tail = _encode_column_chunk_tail(chunk.least, chunk.largest, offsets[-1][0])
+    return head + encode_fields_without_stop(offsets, 7) + tail
+
+
+@functools.lru_cache(maxsize=64)
+def _build_column_heads(columns: tuple[tuple[str, int], ...]) -> ColumnHeads:
+    """Build the heads of the descriptions of columns, which are given as names and physical types."""
+    heads = {
+        (number, encoding): _encode_column_metadata(*column, encodings)
+        for number, column in enumerate(columns)
+        for encoding, encodings in ENCODINGS.items()
+    }
+    shape = len(columns), ENCODING_COUNT
+    result = ColumnHeads(
+        np.zeros((*shape, max(map(len, heads.values()))), np.uint8),
+        np.zeros(shape, np.int64),
+        np.array([8 if physical == INT64 else 4 for _, physical in columns]),
     )
+    for place, head in heads.items():
+        result.heads[place][: len(head)], result.sizes[place] = list(head), len(head)
+    return result
 
 
 @functools.lru_cache(maxsize=256)
@@ -294,9 +323,22 @@ def _encode_column_metadata(name: str, physical: int, encodings: tuple[int, ...]
     return encode_fields_without_stop([i32_field(1, physical), listed, path, i32_field(4, UNCOMPRESSED)])
 
 
+@functools.lru_cache(maxsize=1024)
+def _encode_column_chunk_head(name: str, physical: int, encodings: tuple[int, ...], rows: int, size: int) -> bytes:
+    """Encode the struct ``ColumnChunk`` as far as the seventh field of the struct ``ColumnMetaData`` in it."""
+    numbers = encode_fields_without_stop([i64_field(5, rows), i64_field(6, size), i64_field(7, size)], 4)
+    metadata = _encode_column_metadata(name, physical, encodings) + numbers
+    return encode_fields_without_stop([i64_field(2, 0), (3, STRUCT, metadata)])
+
+
 @functools.lru_cache(maxsize=256)
-def _encode_statistics(least: bytes, largest: bytes) -> Field:
-    return struct_field(12, [i64_field(3, 0), binary_field(5, largest), binary_field(6, least)])
+def _encode_column_chunk_tail(least: bytes, largest: bytes, previous_id: int) -> bytes:
+    """Encode the statistics of a chunk and the ends of the structs ``ColumnMetaData`` and ``ColumnChunk``.
+
+    ``previous_id`` is the id of the field before the statistics.
+    """
+    statistics = struct_field(12, [i64_field(3, 0), binary_field(5, largest), binary_field(6, least)])
+    return encode_struct([statistics], previous_id=previous_id) + b"\0"
 
 
 def _encode_footer(

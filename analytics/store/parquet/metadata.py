@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 # Codes of the types in the encoded bytes.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 SIZES = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}  # in bytes, of a field's value
+_VARINT_KINDS = frozenset({I16, I32, I64})
 
 Field = tuple[int, int, bytes]  # id, code of the type, encoded value
 # The form of a field that is read: a code of a type, the wanted fields of a struct by id, or a list of such structs.
@@ -106,9 +107,12 @@ def decode_struct(content: bytes, offset: int, field_forms: StructForm) -> tuple
         form = field_forms.get(identifier)
         if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
             offset = _find_value_end(content, offset, kind)
-            continue
-        _check_sound(identifier not in values)
-        values[identifier], offset = _decode_value(content, offset, form)
+        elif identifier in values:
+            raise ValueError(f"field {identifier} is repeated")
+        elif kind in _VARINT_KINDS and (byte := content[offset]) < 0x80:  # most numbers: not worth a call
+            values[identifier], offset = (byte >> 1) ^ -(byte & 1), offset + 1
+        else:
+            values[identifier], offset = _decode_value(content, offset, form)
     return values, offset + 1
 
 
@@ -158,7 +162,7 @@ def _find_value_end(content: bytes, offset: int, kind: int) -> int:
 
     Most of a footer is skipped in this way.
     """
-    if kind in (I16, I32, I64):
+    if kind in _VARINT_KINDS:
         while content[offset] >= 0x80:
             offset += 1
         return offset + 1
@@ -166,11 +170,7 @@ def _find_value_end(content: bytes, offset: int, kind: int) -> int:
         size, offset = _decode_varint(content, offset)
         return offset + size
     if kind == STRUCT:
-        while head := content[offset]:
-            offset = _find_value_end(
-                content, offset + 1 if head >> 4 else _find_value_end(content, offset + 1, I64), head & 15
-            )
-        return offset + 1
+        return _find_struct_end(content, offset)
     if kind in (LIST, SET):
         head, offset = content[offset], offset + 1
         size, offset = _decode_varint(content, offset) if head >> 4 == 15 else (head >> 4, offset)
@@ -183,6 +183,19 @@ def _find_value_end(content: bytes, offset: int, kind: int) -> int:
     if kind not in SIZES:
         raise ValueError(f"type {kind}")
     return offset + SIZES[kind]
+
+
+def _find_struct_end(content: bytes, offset: int) -> int:
+    """Return the offset at which the struct at ``offset`` ends. Short values are skipped here, without a call."""
+    while head := content[offset]:
+        offset, kind = offset + 1 if head >> 4 else _find_value_end(content, offset + 1, I64), head & 15
+        if kind == BINARY and content[offset] < 0x80:
+            offset += 1 + content[offset]
+        elif kind in _VARINT_KINDS and content[offset] < 0x80:
+            offset += 1
+        else:
+            offset = _find_value_end(content, offset, kind)
+    return offset + 1
 
 
 # The footer, at the end of a file.
@@ -318,10 +331,14 @@ def _count_memory_bytes(
     whatever the footer says. So the headers of such pages are checked one by one. Raises ``_StorageError`` if the
     column is stored in a way that ``storage`` does not allow.
     """
-    _check_sound(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)
-    _check_sound(chunk.get(DICTIONARY, 0) < chunk[DATA])  # readers begin with the first page, or with the dictionary
-    _check_allowed(column.physical in TYPE_NAMES, column, "values of type", _format_code(column.physical, TYPE_NAMES))
-    _check_allowed(chunk[CODEC] in storage.codecs, column, "pages packed by", _format_code(chunk[CODEC], CODEC_NAMES))
+    if min(chunk.values()) < 0 or DATA not in chunk or INDEX in chunk:
+        raise ValueError
+    if chunk.get(DICTIONARY, 0) >= chunk[DATA]:  # readers begin with the first page, or with the dictionary
+        raise ValueError
+    if column.physical not in TYPE_NAMES:
+        raise _build_storage_error(column, "values of type", column.physical, TYPE_NAMES)
+    if chunk[CODEC] not in storage.codecs:
+        raise _build_storage_error(column, "pages packed by", chunk[CODEC], CODEC_NAMES)
     sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
     if chunk[CODEC] != UNCOMPRESSED or column.physical == BYTE_ARRAY:
         at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
@@ -332,9 +349,8 @@ def _count_memory_bytes(
             if column.physical == BYTE_ARRAY:
                 of_type, field = ENCODING_OF_PAGE[header[1]]
                 encoding = header[of_type][field]
-                _check_allowed(
-                    encoding in storage.encodings, column, "texts encoded as", _format_code(encoding, ENCODING_NAMES)
-                )
+                if encoding not in storage.encodings:
+                    raise _build_storage_error(column, "texts encoded as", encoding, ENCODING_NAMES)
             pages += header[2]
             at += size + header[3]
         sizes.append(pages)
@@ -354,15 +370,11 @@ def _read_page_header_and_size(file: io.BufferedIOBase, offset: int) -> tuple[di
     raise IndexError
 
 
-def _format_code(code: int, names: Mapping[int, str]) -> str:
-    return names.get(code) or ("FIXED_LEN_BYTE_ARRAY" if code == FIXED_LEN_BYTE_ARRAY else f"number {code}")
-
-
-def _check_allowed(allowed: bool, column: _SchemaColumn, description: str, value: str) -> None:
-    if not allowed:
-        raise _StorageError(
-            f"has a column {column.name[:MESSAGE_CHARACTERS]!r} with {description} {value}, which is not read"
-        )
+def _build_storage_error(column: _SchemaColumn, description: str, code: int, names: Mapping[int, str]) -> _StorageError:
+    value = names.get(code) or ("FIXED_LEN_BYTE_ARRAY" if code == FIXED_LEN_BYTE_ARRAY else f"number {code}")
+    return _StorageError(
+        f"has a column {column.name[:MESSAGE_CHARACTERS]!r} with {description} {value}, which is not read"
+    )
 
 
 def _check_sound(sound: bool) -> None:

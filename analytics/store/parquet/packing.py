@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.jit import inline_function, kernel
+from quarto.jit import inline_function, int64, kernel, uint64
 
 PLAIN, DELTA_BINARY_PACKED, RLE_DICTIONARY = 0, 5, 8  # encodings, by their numbers in the format
 LARGEST_DICTIONARY = 1 << 16
@@ -56,7 +56,13 @@ def pack_int8_or_int32(
         value_bytes.view(np.int8),
         value_bytes[: value_bytes.shape[0] // 4 * 4].view(np.int32),
     )  # ``size`` says which it is
-    least, largest, runs = _find_bounds_and_runs(narrow) if bytes_per_integer == 1 else _find_bounds_and_runs(wide)
+    if _is_constant(value_bytes, bytes_per_integer):
+        least = largest = int64(narrow[0]) if bytes_per_integer == 1 else int64(wide[0])
+        runs = int64(1)
+    elif bytes_per_integer == 1:
+        least, largest, runs = _find_bounds_and_runs(narrow)
+    else:
+        least, largest, runs = _find_bounds_and_runs(wide)
     room, rows, width = out[start:], value_bytes.shape[0] // bytes_per_integer, _bit_length(np.uint64(largest - least))
     encoding = RLE_DICTIONARY
     if largest - least >= max_dictionary_span:
@@ -65,14 +71,14 @@ def pack_int8_or_int32(
             room[at] = value_bytes[at]
     elif runs == 1:  # one run of an index of no bits
         room[0] = 0
-        used = _put_varint(room, 1, np.uint64(rows << 1))
+        used = put_varint(room, 1, np.uint64(rows << 1))
     elif 8 * runs < rows * width // 8:
         used = (
             _pack_runs(narrow, least, width, room) if bytes_per_integer == 1 else _pack_runs(wide, least, width, room)
         )
     else:
         room[0] = width  # one bit-packed run
-        used = _put_varint(room, 1, np.uint64((rows + 7) // 8 << 1 | 1))
+        used = put_varint(room, 1, np.uint64((rows + 7) // 8 << 1 | 1))
         if bytes_per_integer == 1:
             used = _pack_bytes(narrow, least, width, room, used)
         else:
@@ -102,7 +108,7 @@ def _set_facts(facts: Any, column: int, least: int, largest: int, encoding: int,
 
 
 @inline_function
-def _put_varint(out: Any, at: int, number: Any) -> int:
+def put_varint(out: Any, at: int, number: Any) -> int:
     """Write an unsigned number (uint64) at index ``at``, seven bits in each byte; return the index after it."""
     while number > np.uint64(0x7F):
         out[at] = (number & np.uint64(0x7F)) | np.uint64(0x80)
@@ -113,8 +119,9 @@ def _put_varint(out: Any, at: int, number: Any) -> int:
 
 
 @inline_function
-def _put_zigzag(out: Any, at: int, number: Any) -> int:
-    return _put_varint(out, at, np.uint64((number << 1) ^ (number >> 63)))
+def put_zigzag(out: Any, at: int, number: Any) -> int:
+    """Write a signed number (int64) at index ``at``, with 0, -1, 1, ... written as 0, 1, 2, ...; return the end."""
+    return put_varint(out, at, np.uint64((number << 1) ^ (number >> 63)))
 
 
 @inline_function
@@ -125,6 +132,20 @@ def _bit_length(number: Any) -> int:
         number >>= np.uint64(1)
         width += 1
     return width
+
+
+@inline_function
+def _is_constant(value_bytes: NDArray[np.uint8], bytes_per_integer: int) -> bool:
+    """Return whether all integers in ``value_bytes`` are equal, which is usual and quickly seen."""
+    words = value_bytes[: value_bytes.shape[0] // 8 * 8].view(np.uint64)
+    different = uint64(0)
+    for index in range(1, words.shape[0]):
+        different |= words[index] ^ words[0]
+    for index in range(bytes_per_integer, min(8, value_bytes.shape[0])):  # the first word repeats its first integer
+        different |= uint64(value_bytes[index] ^ value_bytes[index - bytes_per_integer])
+    for index in range(8 * words.shape[0], value_bytes.shape[0]):
+        different |= uint64(value_bytes[index] ^ value_bytes[index % bytes_per_integer])
+    return different == uint64(0)
 
 
 @inline_function
@@ -217,7 +238,7 @@ def _pack_runs(values: Any, least: int, width: int, out: NDArray[np.uint8]) -> i
     at, start = 1, 0
     for row in range(1, values.shape[0] + 1):
         if row == values.shape[0] or values[row] != values[start]:
-            at = _put_varint(out, at, np.uint64((row - start) << 1))
+            at = put_varint(out, at, np.uint64((row - start) << 1))
             value = np.int64(values[start]) - least
             for byte in range((width + 7) // 8):
                 out[at] = (value >> (8 * byte)) & 0xFF
@@ -233,21 +254,23 @@ def _pack_deltas(values: NDArray[Any], out: NDArray[np.uint8]) -> int:
     ``out`` needs ``9 R + 2048`` bytes. Returns the number of bytes used.
     """
     count = values.shape[0]
-    at = _put_varint(out, 0, np.uint64(BLOCK))
-    at = _put_varint(out, at, np.uint64(BLOCK // MINIBLOCK))
-    at = _put_varint(out, at, np.uint64(count))
-    at = _put_zigzag(out, at, values[0])
+    at = put_varint(out, 0, np.uint64(BLOCK))
+    at = put_varint(out, at, np.uint64(BLOCK // MINIBLOCK))
+    at = put_varint(out, at, np.uint64(count))
+    at = put_zigzag(out, at, values[0])
     above = np.zeros(BLOCK, np.uint64)  # differences of a block, above their least
     for block in range(1, count, BLOCK):
         size = min(BLOCK, count - block)
         least = _fill_differences_above_least(values[block - 1 : block + size], above)
-        at = _put_zigzag(out, at, least)
+        at = put_zigzag(out, at, least)
         widths = at
         at += BLOCK // MINIBLOCK
         for part in range(BLOCK // MINIBLOCK):
             numbers = above[part * MINIBLOCK : (part + 1) * MINIBLOCK]
             width = _bit_length(_unite_bits(numbers))
             out[widths + part] = width
+            if width == 0:  # consecutive ids: all differences are equal
+                continue
             if width <= 8:
                 _pack_narrow(numbers, width, out, at)
             else:

@@ -9,6 +9,7 @@ merged when a user asks for it.
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -78,29 +79,42 @@ def list_compaction_groups(
     size = 1
     while len(ranges) and size < int(ranges.ends[-1]):
         size *= 2
-    yield from _list_groups(ranges, (0, size), end_unit, fits, max_files)
+    yield from _GroupSearch(ranges, end_unit, fits, max_files).list_groups((0, size), 0, len(ranges))
 
 
-def _list_groups(
-    ranges: Ranges, span: Range, end_unit: int, fits: GroupCondition, max_files: int
-) -> Iterator[CompactionGroup]:
-    """Yield the compaction groups within ``span``.
+class _GroupSearch:
+    """The search for compaction groups among ``ranges``, by halving a span until its files can be merged."""
 
-    The number of units in ``span`` is a power of two, and ``span`` begins at a multiple of this number.
-    """
-    first, end = span
-    inside = ranges.select_overlapping(first, end)
-    if len(inside) < 2:
-        return
-    last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
-    is_whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
-    are_files = all(child.is_file for child in inside)  # no slices of files that another writer has just made overlap
-    if is_whole and are_files and len(inside) <= max_files and fits(inside):
-        yield CompactionGroup(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
-        return
-    middle = (first + end) // 2
-    for half in ((first, middle), (middle, end)):
-        yield from _list_groups(ranges, half, end_unit, fits, max_files)
+    def __init__(self, ranges: Ranges, end_unit: int, fits: GroupCondition, max_files: int) -> None:
+        self._ranges, self._end_unit, self._fits, self._max_files = ranges, end_unit, fits, max_files
+        self._firsts, self._ends = ranges.firsts.tolist(), ranges.ends.tolist()
+
+    def list_groups(self, span: Range, low: int, high: int) -> Iterator[CompactionGroup]:
+        """Yield the compaction groups within ``span``.
+
+        The number of units in ``span`` is a power of two, and ``span`` begins at a multiple of this number. The ranges
+        that overlap it have the indices from ``low`` up to but not including ``high``. They are copied only once they
+        are few, so that the time of the search hardly grows faster than the number of ranges.
+        """
+        if high - low < 2:
+            return
+        if high - low <= self._max_files and (group := self._build_group_if_mergeable(span, low, high)) is not None:
+            yield group
+            return
+        first, end = span
+        middle = (first + end) // 2
+        yield from self.list_groups((first, middle), low, bisect_left(self._firsts, middle, low, high))
+        yield from self.list_groups((middle, end), bisect_right(self._ends, middle, low, high), high)
+
+    def _build_group_if_mergeable(self, span: Range, low: int, high: int) -> CompactionGroup | None:
+        (first, end), inside = span, Ranges(self._ranges[low:high])
+        last = self._end_unit if first < self._end_unit < end and self._ends[high - 1] == self._end_unit else end
+        is_whole = (self._firsts[low], self._ends[high - 1], inside.units) == (first, last, last - first)
+        # There are slices if another writer has just written a file that overlaps others.
+        are_files = all(child.is_file for child in inside)
+        if not (is_whole and are_files and self._fits(inside)):
+            return None
+        return CompactionGroup(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
 
 
 def compact_tables(

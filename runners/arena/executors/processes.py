@@ -9,8 +9,10 @@ import importlib
 import json
 import logging
 import os
+import socket
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, ErrorDetails, FailureError, RequestError, to_error_details
 from runners.arena.executors.base import POLL_SECONDS, Executor, LazyWorker, StopSignal, Task, Worker, WorkerPool
 from runners.hosting.subprocesses import STDERR, LimitedProcess, bind, describe_exit
-from runners.hosting.work_clock import WorkClock, WorkerStart
+from runners.hosting.work_clock import WorkClock, WorkerStarts
 
 MAX_LOSSES = 3  # number of workers lost in a row, without a finished chunk in between, that ends the work
 DEATH_SECONDS = 1.0
@@ -72,12 +74,14 @@ class _ProcessPool(WorkerPool):
         self._executor = executor  # kept alive, because it ends the workers once nothing refers to it
         self._workers, self._number, self._task, self._stop = workers, pool_number, task, stop
         self._is_stopping = False
-        self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # the worker at a connection, and its chunk
+        # By connection: the worker, its chunk, and when the chunk was handed out.
+        self._busy: dict[Connection, tuple[_Worker, Any, float]] = {}
         self._logged_messages: set[str] = set()
         self._losses = 0
-        self._start = WorkerStart()
+        self._starts = WorkerStarts(threads)
 
     def submit(self, chunk: Any) -> None:
+        handed_out = time.perf_counter()
         worker = next((worker for worker in self._workers if worker.connection not in self._busy), None)
         if worker is None:
             worker = _Worker()
@@ -87,14 +91,14 @@ class _ProcessPool(WorkerPool):
         except OSError:  # the worker has ended meanwhile
             self._retry_chunk(worker, chunk)
             return
-        self._busy[worker.connection] = worker, chunk
+        self._busy[worker.connection] = worker, chunk, handed_out
         self.pending = len(self._busy)
 
     def wait_for_results(self) -> Iterator[Any]:
         lost_chunks = []
         ready = wait([*self._busy], POLL_SECONDS)
         for connection in [connection for connection in self._busy if connection in ready]:
-            worker, chunk = self._busy.pop(connection)
+            worker, chunk, handed_out = self._busy.pop(connection)
             self.pending = len(self._busy)
             try:
                 task_result = connection.recv()
@@ -102,7 +106,7 @@ class _ProcessPool(WorkerPool):
                 lost_chunks.append((worker, chunk))
             else:
                 self._losses = 0
-                self._start.exclude_wait_before_work(task_result.seconds)
+                self._starts.exclude_start(task_result.worker, time.perf_counter() - handed_out - task_result.seconds)
                 yield log_and_unwrap_result(task_result, self._logged_messages)
         for worker, chunk in lost_chunks:
             self._retry_chunk(worker, chunk)
@@ -110,11 +114,11 @@ class _ProcessPool(WorkerPool):
     def forward_stop_to_processes(self) -> None:
         if not self._is_stopping:
             self._is_stopping = True
-            for worker, _ in self._busy.values():
+            for worker, *_ in self._busy.values():
                 worker.request_stop(self._number)
 
     def release_workers_abandoning_chunks(self) -> None:
-        for worker, _ in self._busy.values():  # busy after an error, a second Ctrl-C, or a turn that does not end
+        for worker, *_ in self._busy.values():  # busy after an error, a second Ctrl-C, or a turn that does not end
             self._workers.remove(worker)
             worker.stop()
 
@@ -219,6 +223,8 @@ class TaskResult(NamedTuple):
     failure: ErrorDetails | None
     log_records: list[logging.LogRecord]  # warnings and errors
     seconds: float = 0.0  # time of work
+    worker: str = ""  # names the process that carried out the chunk
+    elapsed: float = 0.0  # seconds from handing out the chunk to its result, if the process that talks to Ray knows it
 
 
 class TaskData(NamedTuple):
@@ -263,7 +269,8 @@ def run_task(data: TaskData, chunk: Any, stop: StopSignal) -> TaskResult:
     root.addHandler(collector)
     try:
         worker, clock = _set_paths_and_load_worker(data), WorkClock()
-        return TaskResult(worker(chunk, stop), None, collector.records, clock.seconds)
+        result = worker(chunk, stop)
+        return TaskResult(result, None, collector.records, clock.seconds, f"{socket.gethostname()}:{os.getpid()}")
     except BaseException as error:  # noqa: BLE001  (raised again by ``log_and_unwrap_result``)
         return TaskResult(None, to_error_details(error), collector.records)
     finally:

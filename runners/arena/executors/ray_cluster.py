@@ -33,7 +33,7 @@ from runners.arena.executors.processes import (
     run_task,
 )
 from runners.hosting.interruption import SIGNALS
-from runners.hosting.work_clock import WorkerStart, exclude_from_work_clocks
+from runners.hosting.work_clock import WorkerStarts, exclude_from_work_clocks
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started for the run and ended with it
@@ -104,7 +104,7 @@ class _RayPool(WorkerPool):
         self._task, self._drivers, self._driver = task, drivers, drivers[0]
         self._logged_messages: set[str] = set()
         self._is_stopping = False
-        self._start = WorkerStart()
+        self._starts = WorkerStarts(max_pending)
 
     def submit(self, chunk: Any) -> None:
         self.pending += 1
@@ -115,7 +115,7 @@ class _RayPool(WorkerPool):
             task_result = self._driver.receive()
             self.pending -= 1
             if task_result is not None:
-                self._start.exclude_wait_before_work(task_result.seconds)
+                self._starts.exclude_start(task_result.worker, task_result.elapsed - task_result.seconds)
                 yield log_and_unwrap_result(task_result, self._logged_messages)
 
     def forward_stop_to_processes(self) -> None:
@@ -309,18 +309,22 @@ def _run_tasks(connection: Connection) -> None:
     import ray
 
     remote_function = ray.remote(num_cpus=1, max_retries=RETRIES)(run_remote_task)
-    node_id, last_contact, running = ray.get_runtime_context().get_node_id(), time.monotonic(), list[Any]()
+    node_id, last_contact = ray.get_runtime_context().get_node_id(), time.monotonic()
+    running = dict[Any, float]()  # the tasks that have not ended, and when each was handed out
     while True:
         while connection.poll(0 if running else None):
             message = connection.recv()
             if message is not None:
-                running.append(remote_function.remote(*message))
+                handed_out = time.perf_counter()
+                running[remote_function.remote(*message)] = handed_out
             else:
                 for running_task in running:
                     ray.cancel(running_task)
-        ended, running = ray.wait(running, timeout=POLL_SECONDS)
+        ended, _ = ray.wait([*running], timeout=POLL_SECONDS)
         for ended_task in ended:
-            connection.send(_fetch_result_unless_cancelled(ended_task))
+            task_result, elapsed = _fetch_result_unless_cancelled(ended_task), time.perf_counter() - running[ended_task]
+            del running[ended_task]
+            connection.send(task_result and task_result._replace(elapsed=elapsed))
         if ended or time.monotonic() - last_contact > ALIVE_CHECK_SECONDS:
             last_contact = time.monotonic()
             if not ended and not any(node["Alive"] and node["NodeID"] == node_id for node in ray.nodes()):

@@ -18,7 +18,8 @@ class ChooseTemplate:
 
     def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
         """Return the cell for the piece in hand and the piece to give. If no piece is in hand, the cell is ignored."""
-        cell = int(rng.choice(position.winning_cells() or position.free))
+        cells = position.winning_cells() or position.free
+        cell = cells[rng.integers(len(cells))]  # as rng.choice(cells), which takes ten microseconds more
         safe = position.safe_gifts(cell) if self.safe else ()
         gifts = safe or position.available
-        return cell, int(rng.choice(gifts)) if gifts else NONE
+        return cell, gifts[rng.integers(len(gifts))] if gifts else NONE

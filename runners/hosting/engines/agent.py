@@ -24,7 +24,7 @@ from runners.hosting.engines.compliance import RuleCheck, try_protocol_rules
 from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, quote_line
 from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
 from runners.hosting.game_time import RemotePlayer
-from runners.hosting.sandbox import build_sandbox, list_program_paths, select_surroundings
+from runners.hosting.sandbox import build_sandbox, list_program_paths, list_surroundings
 from runners.hosting.subprocesses import Sandbox
 
 SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
@@ -83,12 +83,12 @@ class Engine:
     def _build_sandbox(self) -> Sandbox:
         """Build a sandbox in which the program, and the files and folders that its arguments name, are visible.
 
-        A file is visible with the folder that it is in, as far as ``select_surroundings`` allows.
+        A file is visible with the folder that it is in, as far as ``list_surroundings`` allows.
         """
         program, *arguments = self._command
-        paths = [Path(word.rpartition("=")[2]).expanduser() for word in arguments]
-        visible = [*list_program_paths(program), *map(select_surroundings, [Path(program), *paths])]
-        return build_sandbox((path for path in visible if path.exists()), self._limits.processes, Path.cwd())
+        named = [Path(program), *(Path(word.rpartition("=")[2]).expanduser() for word in arguments)]
+        visible = [*list_program_paths(program), *(near for path in named for near in list_surroundings(path))]
+        return build_sandbox(visible, self._limits.processes, Path.cwd())
 
     def own_checks(self, rules: Rules) -> Iterator[RuleCheck]:
         """Check whether the engine keeps each rule of the protocol, and yield the results.

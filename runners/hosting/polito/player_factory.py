@@ -44,6 +44,8 @@ class PlayerFactory:
         self._objects = objects_module
         self._game: type[Any] = game or objects_module.Quarto
         self._setup = setup
+        # Found once, because inspecting a signature takes longer than a quick player's turns in a game.
+        self._game_parameter = _find_game_parameter_unless_first(player_class, setup["kwargs"])
         game = self._build_game()
         self.current_player_attribute = next(
             (name for name in CURRENT_PLAYER_ATTRIBUTES if hasattr(game, name)), CURRENT_PLAYER_ATTRIBUTES[0]
@@ -51,8 +53,7 @@ class PlayerFactory:
 
     def build_game_and_player(self, seat: int) -> tuple[Any, Any]:
         """Build a new game and the player in this seat. Raises what the player's constructor raises."""
-        game, kwargs = self._build_game(), copy.deepcopy(self._setup["kwargs"])
-        name = _find_game_parameter_unless_first(self._player, kwargs)
+        game, kwargs, name = self._build_game(), copy.deepcopy(self._setup["kwargs"]), self._game_parameter
         player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
         self.seat_player(game, player, seat)
         return game, player

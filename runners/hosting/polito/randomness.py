@@ -14,12 +14,25 @@ from typing import Any, Callable
 class GameRandom(random.Random):
     """The generator behind the functions of ``random``. It draws from the generator of the current game."""
 
-    current = random.Random(0)
+    def __init__(self) -> None:
+        self.draw_from(random.Random(0))
 
-    def random(self) -> float:
+    def draw_from(self, generator: random.Random) -> None:
+        """Let ``generator``, that of the current game, draw all numbers from now on.
+
+        Its two sources of numbers hide the methods of this object, because to call them through methods would take
+        half as long again.
+        """
+        self.current = generator
+        self.random = generator.random  # type: ignore[method-assign]
+        self.getrandbits = generator.getrandbits  # type: ignore[method-assign]
+
+    def draw_random(self) -> float:
+        """Return what the current game's ``random()`` returns."""
         return self.current.random()
 
-    def getrandbits(self, k: int) -> int:
+    def draw_bits(self, k: int) -> int:
+        """Return what the current game's ``getrandbits(k)`` returns."""
         return self.current.getrandbits(k)
 
     def seed(self, a: Any = None, version: int = 2) -> None:
@@ -42,6 +55,9 @@ class GameRandom(random.Random):
     @gauss_next.setter
     def gauss_next(self, value: float | None) -> None:
         vars(self.current)["gauss_next"] = value
+
+
+GAME_RANDOM = GameRandom()
 
 
 class SwappableNumpyState:
@@ -96,7 +112,7 @@ class GameStreams:
 
     def activate(self) -> None:
         """Let ``random`` and ``numpy.random`` draw from this game's generators from now on."""
-        GameRandom.current = self.python
+        GAME_RANDOM.draw_from(self.python)
         if self.numpy:
             self.numpy.activate()
 
@@ -127,11 +143,13 @@ def patch_random_returning_state_factory() -> Callable[[], Any]:
     This must be called before a player is imported. Returns a function that builds states of ``numpy.random``; if NumPy
     is not installed, that function always returns None.
     """
-    shared_generator, game_generator = random._inst, GameRandom()
+    shared_generator = random._inst
     for name in random.__all__:
         if getattr(getattr(random, name), "__self__", None) is shared_generator:
-            setattr(random, name, getattr(game_generator, name))
-    random._inst = game_generator
+            setattr(random, name, getattr(GAME_RANDOM, name))
+    # Players may keep these functions, so they must not be those of one game.
+    random.random, random.getrandbits = GAME_RANDOM.draw_random, GAME_RANDOM.draw_bits
+    random._inst = GAME_RANDOM
     try:
         import numpy.random as module
     except ImportError:  # a player that needs NumPy reports that itself
@@ -152,7 +170,7 @@ def _patch_unseeded_functions(module: Any) -> None:
 
     def default_rng(seed: Any = None) -> Any:
         """Call ``numpy.random.default_rng``; without a seed, draw one from the game's generator."""
-        return original_default_rng(GameRandom.current.getrandbits(64) if seed is None else seed)
+        return original_default_rng(GAME_RANDOM.current.getrandbits(64) if seed is None else seed)
 
     module.seed = seed_unless_none
     if original_default_rng:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 
@@ -305,7 +305,7 @@ def test_a_run_that_begins_later_has_a_greater_number_and_is_listed_later(tmp_pa
     assert ArchiveStore.open(tmp_path / "archive").compute_next_run_number() == 6
 
 
-def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+def test_a_record_without_a_valid_number_counts_as_zero_and_is_read_again(tmp_path: Path) -> None:
     archive = ArchiveStore.open(tmp_path / "archive", create=True)
     archive.write_run_and_unit_count(record(number=2))
     hostile = record(build_spec(seed=9))
@@ -317,8 +317,26 @@ def test_a_record_that_cannot_be_read_has_no_number_and_one_that_was_replaced_is
         assert archive.compute_next_run_number() == 3
     path.write_text("[]")
     assert archive.compute_next_run_number() == 3
-    archive.write_run_and_unit_count(record(number=8))
+    path.write_text(json.dumps(values | {"number": 8}))
     assert archive.compute_next_run_number() == 9
+
+
+def test_the_next_number_reads_each_record_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = ArchiveStore.open(tmp_path / "archive", create=True)
+    read_paths: list[PurePath] = []
+    read_all = archive.backend.read_all
+
+    def note_and_read_all(paths: Sequence[PurePath]) -> list[bytes]:
+        read_paths.extend(paths)
+        return read_all(paths)
+
+    monkeypatch.setattr(archive.backend, "read_all", note_and_read_all)
+    for seed in range(4):
+        run = record(build_spec(seed=seed), number=archive.compute_next_run_number())
+        assert run.number == seed + 1
+        archive.write_run_and_unit_count(run)
+    assert archive.compute_next_run_number() == 5
+    assert len(read_paths) == len({*read_paths}) == 4
 
 
 # What one reader sees while others write.

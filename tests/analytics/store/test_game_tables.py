@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from analytics.store.files.local_files import LOCAL
 from analytics.store.game_tables import ROW_GROUP_ROWS, GameRows, RangeGames, encode_games_table
-from analytics.store.parquet.encoder import allocate_buffer
+from analytics.store.parquet.encoder import allocate_buffer, encode_parquet
 from analytics.store.ranges import StoredRange, UnitLine, compute_checksum, compute_game_ids, first_game_id
 from analytics.store.schema import GAMES_SCHEMA, MAX_PAIRS, PLIES_SCHEMA
 from analytics.store.table_files import read_parts_or_raise_value_error
@@ -42,6 +42,15 @@ def test_rows_are_those_of_the_naive_builder_whatever_the_parts_and_row_groups(
         patch.setattr("analytics.store.game_tables.ROW_GROUP_ROWS", group_rows)
         built = frames(blocks, PAIRINGS)
     assert tuple(table.rows() for table in built) == naive_rows(blocks, PAIRINGS)
+
+
+@given(groups=st.integers(0, 30), group_rows=st.sampled_from([1, 7, 130]), pairing=st.sampled_from([0, 2]))
+def test_the_kernel_writes_row_groups_as_python_does(groups: int, group_rows: int, pairing: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.store.game_tables.ROW_GROUP_ROWS", group_rows)
+        plies = tables([random_block(1, pairing, 9, groups)], PAIRINGS)[1]
+    frame = pl.read_parquet(bytes(plies))
+    assert plies == encode_parquet(frame.iter_slices(group_rows), PLIES_SCHEMA)
 
 
 def test_statistics_are_those_of_each_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

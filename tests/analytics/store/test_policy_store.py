@@ -112,6 +112,16 @@ def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archiv
 
 
 @BOTH
+def test_a_policy_is_read_by_its_id_and_checked_without_a_listing_of_all(
+    archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing for each policy would make the verification of many policies quadratic."""
+    policy_id = policy_store.save(archive, COUNTS, origin()).policy_id
+    monkeypatch.setattr(archive.backend, "list_files_below", None)
+    assert policy_store.read(archive, policy_id)[0].policy_id == policy_id
+    assert policy_store.list_problems(archive, policy_id) == []
+
+
 def test_a_policy_counts_once_its_card_is_there(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
     card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     folder = archive.root / "policies" / card.policy_id

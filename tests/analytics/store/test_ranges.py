@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analytics.store import ranges as ranges_module
 from analytics.store.ranges import (
     MODULUS,
     FileSlice,
@@ -284,8 +286,44 @@ def test_a_name_says_what_the_file_holds(files: list[StoredRange], extent: str) 
     for stored_range in files:
         named = stored_range._replace(extent=extent)
         assert parse_file_name(named.name) == named
-    assert sorted(parse_file_names([*(stored_range.name for stored_range in files), *OTHER_NAMES])) == sorted(files)
+    names = [*(stored_range.name for stored_range in files), *OTHER_NAMES]
+    parsed = parse_file_names(names)
+    assert sorted(parsed) == sorted(files)
+    assert [file.name for file in parsed] == sorted(file.name for file in parsed)  # whatever the order of the listing
+    assert parse_file_names(reversed(names)) == parsed
     assert compute_checksum(b"abc") == "ba7816bf"  # the beginning of the SHA-256
+
+
+def test_only_files_that_overlap_others_are_compared_in_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of millions of files, only a few overlap others, and sorting all of them thrice took most of the time."""
+    compared, sort_by_extent = list[StoredRange](), ranges_module._sort_largest_extent_first
+
+    def sort_and_note(files: Iterable[StoredRange]) -> list[StoredRange]:
+        compared.extend(ordered := sort_by_extent(files))
+        return ordered
+
+    monkeypatch.setattr(ranges_module, "_sort_largest_extent_first", sort_and_note)
+    files = [stored(8 * number, 8 * number + 8) for number in range(100)]
+    overlapping = [stored(160, 168), stored(160, 162), stored(404, 408)]
+    slices = select_effective_slices([*overlapping, *files])
+    assert len(slices) == len(select_disjoint_ranges([*overlapping, *files])) == 100
+    assert {file[:2] for file in compared} == {(160, 168), (160, 162), (400, 408), (404, 408)}
+
+
+def test_gaps_in_a_few_units_are_listed_without_reading_all_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each replaced file asks whether other ranges have all its units, and there may be millions of either."""
+    read = list[Range]()
+
+    def note_and_list_gaps(ranges: Iterable[Range], end_unit: int, first: int) -> list[Range]:
+        read.extend(listed := [*ranges])
+        return list_gaps(listed, end_unit, first)
+
+    monkeypatch.setattr(ranges_module, "list_gaps", note_and_list_gaps)
+    ranges = Ranges(stored(8 * number, 8 * number + 8) for number in range(100) if number != 50)
+    assert ranges.list_gaps(420, 390) == [(400, 408)]
+    assert not ranges.has_all_units(390, 420)
+    assert ranges.has_all_units(410, 420)
+    assert read == [(384, 392), (392, 400), (408, 416), (416, 424)] * 2 + [(408, 416), (416, 424)]
 
 
 @pytest.mark.slow

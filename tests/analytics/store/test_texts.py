@@ -13,12 +13,14 @@ from analytics.questions.columns import escape_hidden_characters, to_escaped_csv
 from analytics.store.texts import (
     HIDDEN_CHARACTERS,
     MAX_CHARACTERS,
+    MAX_LEVELS,
     MAX_TYPED,
     MESSAGE_CHARACTERS,
     check_texts,
     escape_and_cut_typed_text,
     escape_hidden,
     escape_hidden_json,
+    has_only_allowed_texts,
     to_line,
 )
 
@@ -82,9 +84,21 @@ def test_texts_are_lines_but_those_that_were_typed(values: object, complaint: st
     if not complaint:
         check_texts(values, ("command",))
         return
+    assert not any(has_only_allowed_texts(json.dumps(values, ensure_ascii=is_ascii)) for is_ascii in (True, False))
     with pytest.raises(ValueError, match=complaint) as refused:
         check_texts(values, ("command",))
     assert str(refused.value).isprintable()
+
+
+def test_no_hidden_character_and_no_deep_nesting_is_plainly_allowed() -> None:
+    assert has_only_allowed_texts('{\n "a": ["é", 1, {"b": null}]\n}')
+    hidden = [character for character in map(chr, range(sys.maxunicode + 1)) if escape_hidden(character) != character]
+    assert len(hidden) > 2_000
+    for character in hidden:
+        written = json.dumps(f"a{character}", ensure_ascii=False)
+        assert not has_only_allowed_texts(written), character
+    assert has_only_allowed_texts("[" * MAX_LEVELS + "]" * MAX_LEVELS)
+    assert not has_only_allowed_texts("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1))
 
 
 def test_a_table_of_texts_holds_nothing_hidden() -> None:

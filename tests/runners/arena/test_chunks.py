@@ -70,6 +70,7 @@ def test_chunks_are_all_that_is_missing_whatever_comes_back(
         queue.put_back_rest_and_update_pace(
             ChunkResult(chunk, reached, (), data.draw(st.sampled_from([0.0, 0.1, 1.0, 100.0])))
         )
+        assert queue.unit_count == len(list_numbers(missing_ranges)) - len(played)
     assert sorted(played) == list_numbers(missing_ranges)
 
 

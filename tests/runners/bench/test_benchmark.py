@@ -24,8 +24,11 @@ from quarto.position import EMPTY, PackedPosition, position_from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
+from runners.arena.batch_engine import PairRange
 from runners.arena.executors.base import available_cores
-from runners.bench import archive, benchmark, solver, timing
+from runners.arena.experiment import build_engine
+from runners.arena.spec import RunSpec
+from runners.bench import archive, benchmark, solver, timing, turn_parts
 from runners.bench.benchmark import build_yardstick
 from runners.bench.timing import compile_program, measure_process
 from runners.bench.turn_times import (
@@ -35,7 +38,7 @@ from runners.bench.turn_times import (
     measure_turn_times,
     sample_random_positions,
 )
-from runners.config.agents import agent_from_label
+from runners.config.agents import agent_from_label, load_agent
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, has_line, winning_cells
@@ -66,6 +69,14 @@ def test_the_yardstick_plays_the_same_game_and_searches_are_held_against_it(tmp_
     for count, chance in ((first, FIRST_PLACER_WINS), (draws, DRAWS)):
         assert abs(count - games * chance) < 4 * math.sqrt(games * chance * (1 - chance))
     assert abs(plies / games - 11.664852) < 0.02
+    random = load_agent("random")
+    engine = build_engine(RunSpec(CLASSIC, (random, random), ((0, 1),), 0, 0))
+    block = engine.play_block(PairRange(0, 0, 1000)).games
+    printed = subprocess.run(
+        [tmp_path / "yardstick", "2000", "2", str(engine.run)], check=True, capture_output=True, text=True
+    )
+    expected = [int((block.winner == winner).sum()) for winner in (1, 0, NONE)] + [int(block.plies.sum())]
+    assert [int(count) for count in printed.stdout.split()[1:]] == expected
     figures = benchmark.measure_search(plain_c, 1, 100)
     assert figures["rollouts_per_second"] == 200 * figures["turns_per_second"]
     assert figures["ratio_of_rollouts_to_yardstick"] > 0
@@ -259,13 +270,20 @@ def test_whoever_stops_early_has_what_was_measured() -> None:
     assert set(times.compute_summaries()) == set(range(16))
 
 
-def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Path) -> None:
+def test_the_times_of_turns_are_printed_and_written(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_parts, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(turn_parts, "ROUND_SECONDS", 0.0)
     result = qarena("bench", "--turn", "own_piece_alpha_beta", "--positions", "3", "--json", "turns.json")
     assert (result.code, result.err) == (0, "")
     assert "upper quartile" in result.out
+    assert "what a turn is made of" in result.out
     figures = json.loads((tmp_path / "turns.json").read_text())
     assert figures["rules"] == "own_piece"
     assert [figures["by_pieces_on_the_board"][f"{pieces}"]["positions"] for pieces in range(16)] == [3] * 16
+    assert figures["parts_of_a_turn"]["games_in_a_block"] == 2
+    assert [*figures["parts_of_a_turn"]["microseconds"]] == [turn_parts.KERNEL, turn_parts.ENGINE]
 
 
 @pytest.mark.parametrize(

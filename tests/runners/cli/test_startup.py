@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.paths import ROOT
+from tests.paths import ROOT, SAMPLE
+from tests.runners.conftest import Qarena
 from tests.runners.experiments import build_shell_environment, run_qarena
 
 NOTICE = "Compiling the kernels"
@@ -94,3 +96,21 @@ def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp
     assert [done.returncode for done in results] == [0, 0]
     assert [done.stderr.count(NOTICE) for done in results] == [1, 0]
     assert results[0].stdout == results[1].stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    {
+        "openings": "counting decisions …",
+        "report --output report.html": "writing the report …",
+        "annotate --from-pieces 13": "judging …",
+        "policy judge random --draws 1 --games 0": "judging …",
+    }.items(),
+)
+def test_without_a_terminal_work_says_what_it_is_before_the_archive_is_read(
+    command: str, line: str, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "games")
+    monkeypatch.setattr("runners.terminal.console.FIRST_NOTE_SECONDS", 0.0)
+    result = qarena(*command.split(), "--archive", "games")
+    assert (result.code, line in result.err.splitlines()) == (0, True), result.err

@@ -220,12 +220,12 @@ def test_a_combination_that_cannot_be_composed_ends_the_sweep_with_a_line(
     load = ConfigLoaderImpl.load_sweep_config
 
     def fail_second(loader: ConfigLoaderImpl, sweep: DictConfig, overrides: list[str]) -> DictConfig:
-        if "seed=2" in overrides:
+        if "rules=square" in overrides:
             raise ConfigCompositionException("these two do not go together")
         return load(loader, sweep, overrides)
 
     monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", fail_second)
-    result = qarena("sweep", "agent@a=dumb", "seed=1,2,3", "games=2")
+    result = qarena("sweep", "agent@a=dumb", "rules=classic,square,torus", "games=2")
     assert (result.code, [row[0] for row in parse_table(result)]) == (1, ["0"])
     assert result.err.endswith("the sweep ended before its last job: these two do not go together\n")
 

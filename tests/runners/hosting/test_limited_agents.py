@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -35,8 +35,8 @@ from runners.config.yaml_options import LIMIT_KEYS
 from runners.hosting.compile_clock import CompileClock, _CompileRecorder, build_monotonic_deadline_function
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import has_abandoned_threads
-from runners.hosting.limited_agents import TimedAgent
 from runners.hosting.subprocess_client import Subprocess, SubprocessDiedError
+from runners.hosting.timed_agents import TimedAgent, _Work
 from tests.runners.experiments import build_run_request, play, read_archive_rows
 from tests.runners.players import OneByOne
 
@@ -218,10 +218,55 @@ def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
         assert (unlimited == limited).all()
 
 
+class Recording(OneByOne):
+    """Records the seeds of its turns, raises an exception in some positions, and is late in one turn."""
+
+    seeds: ClassVar[list[int]] = []
+    late_seed: ClassVar[int | None] = None
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        self.seeds.append(int(rng.bit_generator.state["state"]["key"][0]))
+        if self.seeds[-1] == self.late_seed:
+            Sluggish.released.wait(20)
+        if position.packed.lanes % 11 == 5:
+            raise ValueError("five")
+        return int(rng.choice(position.free)), int(rng.choice(position.available or [-1]))
+
+
+def play_recorded(agent: Any) -> tuple[list[list[int]], list[str]]:
+    """Play 40 games of a recording agent; return the cells and the ending of each, and the agent's misbehaviour."""
+    Recording.seeds.clear()
+    engine = BatchEngine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3)
+    games = engine.play_block(PairRange(0, 0, 20)).games
+    return [[*row, ending] for row, ending in zip(games.cells.T.tolist(), games.ending.tolist(), strict=True)], [
+        *engine.describe_misbehaviour()
+    ]
+
+
+def test_each_turn_is_requested_once_and_a_late_one_costs_its_own_game_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlimited_games, unlimited_faults = play_recorded(Recording())
+    games, faults = play_recorded(TimedAgent(Recording, seconds=20.0))
+    assert (games, faults) == (unlimited_games, unlimited_faults)
+    assert "raised ValueError: five" in faults[0]
+    assert len(set(Recording.seeds)) == len(Recording.seeds) > 100
+    monkeypatch.setattr(Recording, "late_seed", Recording.seeds[60])
+    late_games, late_faults = play_recorded(TimedAgent(Recording, seconds=0.5))
+    changed = [late for late, game in zip(late_games, games, strict=True) if late != game]
+    assert [ENDINGS[game[-1]] for game in changed] == ["forfeit_time"]
+    assert sum("took too long" in line for line in late_faults) == 1
+
+
+def test_a_turn_that_ends_late_is_late_though_nobody_waited_in_vain() -> None:
+    work = _Work([], seconds=0.0)  # as if another thread had kept the one that waits from waking
+    time.sleep(0.001)
+    assert work.add_response(ValueError("any"))
+    assert work.responses[0].seconds > 0.0
+
+
 def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.hosting.limited_agents.MAX_STUCK_TURNS", 5)
+    monkeypatch.setattr("runners.hosting.timed_agents.MAX_STUCK_TURNS", 5)
     sluggish = f"{{agent:random,_target_:{__name__}.Sluggish,name:it,turn_seconds:0.01}}"
     with pytest.raises(StuckError, match=r"agent 'it' has 5 turns .* isolation=process"):
         play(tmp_path, f"agents=[{sluggish},dumb]", "games=40", "opening_plies=2", "threads=1")

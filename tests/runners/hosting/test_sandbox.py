@@ -32,7 +32,7 @@ from runners.arena.spec import AgentSpec
 from runners.hosting import sandbox
 from runners.hosting.engines.agent import Engine
 from runners.hosting.polito.agent import Polito
-from runners.hosting.sandbox import build_sandbox, select_surroundings
+from runners.hosting.sandbox import build_sandbox, is_within, list_surroundings
 from runners.hosting.subprocesses import PIPE, start_command
 from tests.marks import seldom
 from tests.paths import ROOT
@@ -252,9 +252,7 @@ def test_a_run_does_not_import_what_is_in_a_sandbox(entry: Entry, tmp_path: Path
     """The module writes a file when it is imported outside the sandbox, and the games are stored nevertheless."""
     imported = tmp_path / "imported"
     agent = (entry.folder / "hostile_agent.py").read_text(encoding="utf-8")
-    attempt = (
-        f"import contextlib, pathlib\nwith contextlib.suppress(OSError):\n    pathlib.Path({str(imported)!r}).touch()\n"
-    )
+    attempt = f"print('printed inside')\ntry:\n    open({str(imported)!r}, 'w').close()\nexcept OSError:\n    pass\n"
     (entry.folder / "importing.py").write_text(agent + attempt, encoding="utf-8")
     (entry.folder / "agent").mkdir()
     (entry.folder / "agent" / "it.yaml").write_text("# it\n_target_: importing.HostileAgent\nattack: write_inside\n")
@@ -314,9 +312,25 @@ def test_what_is_beside_a_file_is_visible_unless_it_is_more_than_an_entry(
     engine = tmp_path / "entry" / "engine"
     engine.parent.mkdir()
     engine.touch()
-    assert select_surroundings(engine) == engine.parent
+    assert list_surroundings(engine) == list_surroundings(engine.parent) == [engine.parent]
+    assert list_surroundings(engine.parent / "missing") == []
     monkeypatch.chdir(engine.parent)
-    assert select_surroundings(engine) == engine
+    assert list_surroundings(engine) == [engine]
+    assert list_surroundings(Path()) == []  # of an argument that ends with =
     monkeypatch.chdir("/")
     monkeypatch.setenv("HOME", str(engine.parent / "home"))
-    assert select_surroundings(engine) == engine
+    assert list_surroundings(engine) == [engine]
+    assert list_surroundings(engine.parent) == []
+
+
+def test_only_files_that_a_player_can_read_are_its_data(tmp_path: Path) -> None:
+    """A player in a sandbox may name any file as its data, and the run reads what it names."""
+    folder, outside = tmp_path / "entry", tmp_path / "outside"
+    folder.mkdir()
+    for file in (folder / "weights", outside):
+        file.touch()
+    (folder / "link").symlink_to(outside)
+    os.mkfifo(folder / "pipe")
+    assert is_within(str(folder / "weights"), [folder])
+    names = [str(outside), str(folder / "link"), str(folder / "pipe"), "/dev/zero", str(folder / ".." / "outside")]
+    assert not any(is_within(name, [folder]) for name in names)

@@ -18,7 +18,7 @@ from quarto.sources import CompilationProgress
 from runners.arena.executors import processes, ray_cluster
 from runners.arena.executors.ray_cluster import OnRay
 from runners.hosting import work_clock
-from runners.hosting.work_clock import WorkClock, WorkerStart, exclude_from_work_clocks
+from runners.hosting.work_clock import WorkClock, WorkerStarts, exclude_from_work_clocks
 from tests.runners.arena.executors.doubling import Doubling
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -88,17 +88,18 @@ def test_a_clock_counts_neither_compiling_nor_starting(fake_time: FakeTime) -> N
     assert clock.seconds == 3.0
 
 
-def test_work_elsewhere_begins_with_the_first_worker(fake_time: FakeTime) -> None:
-    clock, start = WorkClock(), WorkerStart()
-    fake_time.start(7.0)  # a worker begins, another one a second earlier
-    fake_time.work(1.0)
-    start.exclude_wait_before_work(1.0)
-    assert clock.seconds == 1.0
-    start.exclude_wait_before_work(2.0)
-    assert clock.seconds == 2.0
-    fake_time.work(4.0)
-    start.exclude_wait_before_work(4.0)
+def test_the_mean_start_of_the_workers_is_no_work(fake_time: FakeTime) -> None:
+    clock, starts = WorkClock(), WorkerStarts(2)
+    fake_time.work(10.0)
+    starts.exclude_start("first", 4.0)  # whose first result has arrived
     assert clock.seconds == 6.0
+    starts.exclude_start("second", 8.0)  # for four of these seconds, one of two workers worked
+    assert clock.seconds == 4.0
+    starts.exclude_start("first", 5.0)  # which waited for a chunk, but did not start again
+    assert clock.seconds == 4.0
+    fake_time.work(10.0)
+    starts.exclude_start("in place of the second", 6.0)  # while the first one went on
+    assert clock.seconds == 11.0
 
 
 def test_a_worker_says_how_long_it_worked(tmp_path: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runners.league.entries import open_league
 from runners.league.league_file import League
-from runners.league.playing import LeagueOutcome, PlayOptions, play_missing_games
+from runners.league.playing import LeagueOutcome, LeaguePlayOptions, play_missing_games
 
 QUICK = "games: 4\nregret: false\nisolation: process\n"
 HERE = "isolation: thread, turn_seconds: null, megabytes: null"  # keys of an entry that plays in this process
@@ -44,7 +44,7 @@ def opened(folder: Path) -> Iterator[League]:
 def play(folder: Path, stop: threading.Event | None = None, progress: StopAfter | None = None) -> LeagueOutcome:
     """Play what a league lacks, on one thread."""
     with open_league(folder) as league:
-        return play_missing_games(league, PlayOptions(), stop or threading.Event(), progress)
+        return play_missing_games(league, LeaguePlayOptions(), stop or threading.Event(), progress)
 
 
 class StopAfter:

@@ -179,3 +179,14 @@ def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Pa
     assert outcome.games == 6
     outcome = play(write_league(tmp_path, *THREE, settings="games: 40\nregret: false\nbudget: 2h\n"))
     assert outcome.games == 3 * 40 - 6
+
+
+def test_an_entry_that_breaks_when_it_is_set_up_has_no_match_that_lacks_games(tmp_path: Path) -> None:
+    rules = f"{QUICK}rules: own_piece\n"  # under which the mover chooses, and some agents do not play
+    folder = write_league(tmp_path, "name: a, agent: random", "name: b, agent: dumb", THREE[0], settings=rules)
+    outcome = play(folder)
+    assert outcome.errors.keys() == {"ann"}
+    assert read_entry_report(folder, "ann").startswith("cannot play: ")
+    with opened(folder) as league, open_archive(league.root) as archive:
+        results = load_league_results(league, archive)
+        assert (len(results.match_notes), results.missing_matches) == (1, 0)

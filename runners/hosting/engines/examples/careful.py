@@ -12,21 +12,23 @@ def parse_cells(line: str) -> list[int]:
     return [CELLS.index(line[start : start + 2]) for start in range(0, 8, 2)]
 
 
-def finishes_line(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
-    """Return whether ``piece`` would finish one of ``lines`` if it were placed on ``cell``.
+def list_threats(board: dict[int, int], lines: list[list[int]]) -> list[tuple[int, int, int]]:
+    """Return the lines that lack one piece: the empty cell, then the bits set in all three pieces, then those clear.
 
-    A line is finished if its four pieces all have the same bit set, or the same bit clear. ``board`` maps occupied
-    cells to their pieces.
+    ``board`` maps occupied cells to their pieces.
     """
+    threats = []
     for line in lines:
-        pieces = [board[line_cell] for line_cell in line if line_cell in board]
-        if cell in line and len(pieces) == 3:
-            set_in_all, set_in_any = piece, piece
-            for other in pieces:
-                set_in_all, set_in_any = set_in_all & other, set_in_any | other
-            if set_in_all or set_in_any != 15:
-                return True
-    return False
+        empty = [cell for cell in line if cell not in board]
+        if len(empty) == 1:
+            first, second, third = (board[cell] for cell in line if cell in board)
+            threats.append((empty[0], first & second & third, ~(first | second | third) & 15))
+    return threats
+
+
+def list_winning_cells(threats: list[tuple[int, int, int]], piece: int) -> list[int]:
+    """Return the cells on which ``piece`` finishes a line: its four pieces then share a bit that is set, or clear."""
+    return [cell for cell, set_in_all, clear_in_all in threats if piece & set_in_all or ~piece & clear_in_all]
 
 
 class SeededRandom:
@@ -42,14 +44,10 @@ class SeededRandom:
         return choices[self.state % len(choices)]
 
 
-def can_win(board: dict[int, int], lines: list[list[int]], piece: int) -> bool:
-    """Return whether a piece finishes a line on any empty cell."""
-    return any(finishes_line(board, lines, piece, cell) for cell in range(16) if cell not in board)
-
-
 def choose_gift(board: dict[int, int], lines: list[list[int]], remaining: list[int], generator: SeededRandom) -> int:
     """Choose a piece for the opponent: a safe piece if there is one, or else any remaining piece."""
-    safe = [piece for piece in remaining if not can_win(board, lines, piece)]
+    threats = list_threats(board, lines)
+    safe = [piece for piece in remaining if not list_winning_cells(threats, piece)]
     return generator.choose(safe or remaining)
 
 
@@ -61,12 +59,14 @@ def choose_turn(position: str, lines: list[list[int]], mover_chooses: bool) -> s
     rows, hand, seed = position.split()
     board = {cell: DIGITS.index(digit) for cell, digit in enumerate(rows.replace("/", "")) if digit != "."}
     free = [cell for cell in range(16) if cell not in board]
-    remaining = [piece for piece in range(16) if piece not in board.values() and DIGITS[piece] != hand]
+    used = {*board.values(), DIGITS.find(hand)}
+    remaining = [piece for piece in range(16) if piece not in used]
     generator = SeededRandom(int(seed, 16))
     if hand == "-" and not mover_chooses:
         return f"turn - {DIGITS[choose_gift(board, lines, remaining, generator)]}"
     hands = remaining if hand == "-" else [DIGITS.index(hand)]
-    winning = [(piece, cell) for piece in hands for cell in free if finishes_line(board, lines, piece, cell)]
+    threats = list_threats(board, lines)
+    winning = [(piece, cell) for piece in hands for cell in sorted(list_winning_cells(threats, piece))]
     piece, cell = winning[0] if winning else (generator.choose(hands), generator.choose(free))
     if mover_chooses:
         return f"turn {CELLS[cell]} {DIGITS[piece]}"

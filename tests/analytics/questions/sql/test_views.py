@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.questions.selection import select_games
+from analytics.questions.selection import read_ply_rows, select_games
 from analytics.questions.sql import lazy_rows
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.definitions import list_needed_names, load_definitions
-from analytics.questions.sql.syntax import parse_query
-from analytics.questions.sql.views import VIEWS
+from analytics.questions.sql.syntax import parse_query, walk_nodes
+from analytics.questions.sql.views import MAX_COMPARED, VIEWS, run_condition_sql
 from analytics.statistics.tally import ClusterSums, wilson_interval
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
@@ -408,3 +408,32 @@ def test_the_text_of_a_position_is_that_of_its_row(indexed_archive: OpenArchive)
         assert set(turns["board"]) == {row["board"]}
         mine = (row["cell"], -1 if row["piece"] is None else row["piece"])
         assert mine in set(turns.select("cell", "piece").iter_rows())
+
+
+def test_a_condition_on_many_runs_has_few_parts(archive: ArchiveStore) -> None:
+    run_ids = [f"{number:012x}" for number in range(10 * MAX_COMPARED)]
+    questions = [
+        f"SELECT count(plies) FROM games WHERE {run_condition_sql(ids)}" for ids in (run_ids, [*run_ids, RUN_ID])
+    ]
+    with OpenArchive(archive.root) as opened:
+        assert all(len([*walk_nodes(opened.parse_query(question).tree)]) < 100 for question in questions)
+        without, with_run = (opened.sql(question).item() for question in questions)
+        assert (without, with_run) == (0, opened.sql("SELECT count(plies) FROM games").item())
+
+
+def test_a_query_for_many_games_is_as_short_as_for_one(archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = list[str]()
+    query_files_by_path = OpenArchive.query_files_by_path
+
+    def note(opened: OpenArchive, text: str, **frames: pl.DataFrame) -> pl.DataFrame:
+        texts.append(text)
+        return query_files_by_path(opened, text, **frames)
+
+    monkeypatch.setattr(OpenArchive, "query_files_by_path", note)
+    with OpenArchive(archive.root) as opened:
+        games = opened.sql("SELECT run_id, game_id FROM games ORDER BY ALL")
+        plies = opened.sql("SELECT run_id, game_id, ply, piece, cell FROM plies ORDER BY ALL")
+        for wanted in (games, games[:1].vstack(games[-1:])):
+            rows = read_ply_rows(opened, wanted)
+            assert rows.rows() == plies.join(wanted, on=("run_id", "game_id"), how="semi").rows()
+    assert len(set(texts)) == 1

@@ -12,7 +12,7 @@ import pytest
 from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
 from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions
-from analytics.tables.derived.range_table import merge_sorted_tables, sort_by_key
+from analytics.tables.derived.range_table import merge_sorted_tables
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.marks import seldom
 
@@ -59,7 +59,7 @@ def test_rows_of_different_games_are_put_in_order(archive: ArchiveStore, key: tu
 
 
 @pytest.mark.parametrize("rows", [1, 500])
-def test_columns_in_one_word_sort_as_columns_by_themselves(rows: int) -> None:
+def test_columns_in_one_word_are_merged_as_columns_by_themselves(rows: int) -> None:
     draw = np.random.default_rng(rows)
     widest = draw.integers(-(1 << 63), (1 << 63) - 1, rows)
     narrow = {name: draw.integers(low, 9, rows).astype(np.int8) for name, low in (("a", 0), ("d", -9), ("e", 8))}
@@ -67,4 +67,6 @@ def test_columns_in_one_word_sort_as_columns_by_themselves(rows: int) -> None:
         {"b": draw.integers(0, 1 << 16, rows), "c": widest, "f": draw.integers(0, 1 << 62, rows)} | narrow
     )
     for columns in map(list, ("abcdef", "fabd", "c", "ae")):
-        assert sort_by_key(table, columns).select(columns).equals(table.sort(columns).select(columns))
+        runs = [table[number::3].sort(columns) for number in range(3)]
+        merged = pl.concat(merge_sorted_tables([iter([run]) for run in runs], columns, 64))
+        assert merged.select(columns).equals(table.sort(columns).select(columns))

@@ -16,6 +16,7 @@ from analytics.store.ranges import Range, Ranges, StoredRange, select_disjoint_r
 from analytics.store.records import RunRecord
 from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.definitions import FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE
+from analytics.tables.upkeep import compaction
 from analytics.tables.upkeep.compaction import (
     GAMES_TABLE,
     PLIES_TABLE,
@@ -98,6 +99,20 @@ def test_the_largest_parents_are_found_and_every_unit_stays_in_one_file(
     assert (after.covered_ranges, after.fingerprint) == (before.covered_ranges, before.fingerprint)
     rest = set(before).difference(*(family.children for family in groups))
     assert set(after) == {*rest, *(family.parent for family in groups)}
+
+
+def test_the_search_for_parents_copies_each_range_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranges were once copied at every level of the search, so time grew faster than the number of files."""
+    copied = list[int]()
+
+    def build_and_count(ranges: Sequence[StoredRange]) -> Ranges:
+        copied.append(len(ranges))
+        return Ranges(ranges)
+
+    before = Ranges(stored(number, number + 1) for number in range(1 << 12))
+    monkeypatch.setattr(compaction, "Ranges", build_and_count)
+    assert not [*list_compaction_groups(before, 1 << 12, lambda _children: False, 8)]
+    assert sum(copied) == 3 * len(before)  # in groups of 8, 4 and 2
 
 
 def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:

@@ -144,7 +144,7 @@ def test_ctrl_c_keeps_what_is_finished(on_ray: tuple[str, str], slow: tuple[str,
     assert match is not None
     assert verify_archive(ArchiveStore.open(tmp_path / "games")).problems == []
     assert int(match[1].replace(",", "")) == len(read_archive_rows(tmp_path / "games")["games"])
-    assert len(err.splitlines()) == 3  # what it is doing, and how to go on
+    assert len([line for line in err.splitlines() if line != "playing …"]) == 3  # what it is doing, and how to go on
 
 
 def test_a_cluster_on_this_machine_is_started_and_ended(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], 
         os.kill(killed_process, signal.SIGKILL)
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
-    (line,) = (text for text in err.splitlines() if not text.startswith("playing: "))  # which a slow machine prints
+    (line,) = (text for text in err.splitlines() if not text.startswith("playing"))  # which a slow machine prints
     assert line.startswith("error: the Ray cluster at ray.address=local is gone")
     archive = ArchiveStore.open(tmp_path / "games")
     assert [record.status for record in archive.load_runs()] == ["interrupted"]

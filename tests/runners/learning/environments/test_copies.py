@@ -13,7 +13,7 @@ import pytest
 
 from quarto.errors import RequestError
 from quarto.views import Position
-from runners.hosting.limited_agents import TimedAgent
+from runners.hosting.timed_agents import TimedAgent
 from tests.runners.players import Dice
 
 pytestmark = pytest.mark.extras

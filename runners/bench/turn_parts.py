@@ -1,0 +1,275 @@
+"""What a turn is made of, for `qarena bench --turn`: an agent plays games against ``random``, as in a run.
+
+One thread plays the games, in blocks as large as those of a run. Parts are processor time, which depends less on other
+programs than the time of the clock. The thread's is read around the agent's method and around each batch of its turns;
+the system knows that of the other threads of this process, and of the agent's own processes. What is left of the time
+of the clock is waiting. Of several rounds the fastest counts, because noise only adds time.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base.agent import Agent, BatchAgent, GameAgent
+from agents.base.player import BatchPlayer, KernelPlayer, list_accepted_choosers, prepare_python_agent
+from agents.random import Random
+from analytics.questions.columns import ResultColumn, Table
+from quarto.batch import Batch, Evaluations, Turns
+from quarto.rng import Streams
+from quarto.rules import Rules
+from runners.arena.batch_engine import BatchEngine, Pace, PairRange
+from runners.terminal.console import build_escaped_table
+
+WARM_UP_SECONDS, ROUNDS, ROUND_SECONDS = 1.0, 3, 0.7
+OWN_METHOD = "the agent's method"
+POSITIONS_AND_CHECKS = "positions and checks of answers"
+MESSAGES = "messages and checks of answers"
+OWN_SYSTEM_CALLS = "system calls of this process"
+OTHER_THREADS = "the agent's thread"
+PROCESSES = "the agent's processes"
+PROCESS_SYSTEM_CALLS = "system calls of these processes"
+WAITING = "waking and waiting"
+KERNEL = "the agent's kernel"
+ENGINE = "the engine, and the opponent"
+MIN_SHARE = 0.001  # of a round's time, which the system measures less exactly
+PARENT, USER_TICKS, SYSTEM_TICKS = 1, 11, 12  # fields of /proc/ID/stat after the name, see proc(5)
+
+
+class ProcessorSeconds(NamedTuple):
+    """Seconds of processor time so far."""
+
+    own: float  # of this thread, in the program itself
+    own_system: float  # of this thread, in system calls
+    other_threads: float  # of this process
+    processes: float  # of the processes that this process has started, and of theirs
+    processes_system: float
+
+    def since(self, earlier: ProcessorSeconds) -> ProcessorSeconds:
+        """Return the seconds since ``earlier``."""
+        return ProcessorSeconds(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+
+@dataclass
+class Stopwatch:
+    """The processor time of this thread in some calls, in seconds, and the number of turns that they took."""
+
+    seconds: float = 0.0
+    turns: int = 0
+
+    def time(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls ``function`` and adds its time."""
+
+        def call(*arguments: Any) -> Any:
+            started = time.thread_time()
+            try:
+                return function(*arguments)
+            finally:
+                self.seconds += time.thread_time() - started
+
+        return call
+
+
+class _PreparedAgent:
+    """The rules that an agent in Python plays by, for an agent that stands for it."""
+
+    def __init__(self, agent: BatchAgent | GameAgent) -> None:
+        self._agent, self.choosers = agent, list_accepted_choosers(agent)
+
+    def prepare(self, rules: Rules) -> None:
+        prepare_python_agent(self._agent, rules, type(self._agent).__name__)
+
+
+class TimedGameAgent(_PreparedAgent):
+    """An agent whose method ``choose`` is timed by a stopwatch."""
+
+    def __init__(self, agent: GameAgent, stopwatch: Stopwatch) -> None:
+        super().__init__(agent)
+        self.choose = stopwatch.time(agent.choose)
+
+
+class TimedBatchAgent(_PreparedAgent):
+    """An agent whose method ``play`` is timed by a stopwatch."""
+
+    def __init__(self, agent: BatchAgent, stopwatch: Stopwatch) -> None:
+        super().__init__(agent)
+        self.play = stopwatch.time(agent.play)
+
+
+class TimedBatchesPlayer(BatchPlayer):
+    """A player that passes each batch on to another player, whose time and turns are added to a stopwatch."""
+
+    def __init__(self, player: BatchPlayer, stopwatch: Stopwatch) -> None:
+        self._player, self._stopwatch = player, stopwatch
+        self.game_words, self.one_position_at_a_time = player.game_words, player.one_position_at_a_time
+        self.unusual = player.unusual
+
+    def start(self, slots: range) -> None:
+        self._player.start(slots)
+
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        evaluations: Evaluations | None = None,
+    ) -> Turns:
+        self._stopwatch.turns += len(rng.seeds)
+        turns: Turns = self._stopwatch.time(self._player.play)(batch, rng, slots, evaluations)
+        return turns
+
+
+class RoundTimes(NamedTuple):
+    """The time that one round took."""
+
+    seconds: float  # of the wall clock
+    processor: ProcessorSeconds
+    pairs: int
+
+
+class TurnParts(NamedTuple):
+    """What a turn is made of."""
+
+    microseconds: Mapping[str, float]  # by part
+    games: int  # in a block
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parts as a dictionary for JSON."""
+        return {"games_in_a_block": self.games, "microseconds": dict(self.microseconds)}
+
+
+def measure_turn_parts(agent: Agent, label: str, rules: Rules, seed: int, stop: threading.Event) -> TurnParts | None:
+    """Measure what a turn of ``agent`` is made of; return None if ``stop`` is set before a round has ended.
+
+    Raises ``RequestError`` if the agent does not play these rules.
+    """
+    method, batches = Stopwatch(), Stopwatch()
+    if isinstance(agent, BatchAgent):
+        agent = TimedBatchAgent(agent, method)
+    elif isinstance(agent, GameAgent):
+        agent = TimedGameAgent(agent, method)
+    engine = BatchEngine(rules, [agent, Random()], [label, "random"], [(0, 1)], seed, run=seed)
+    player, pairs = engine.get_player(0), _choose_pairs_as_a_run(engine, stop)
+    is_jitted = isinstance(player, KernelPlayer)
+    in_one_kernel = [_play_round(engine, pairs, number, stop) for number in range(ROUNDS if is_jitted else 0)]
+    engine.replace_player(0, TimedBatchesPlayer(player, batches))
+    rounds: list[dict[str, float]] = []
+    for number in range(ROUNDS):
+        method.seconds, batches.seconds, batches.turns = 0.0, 0.0, 0
+        times = _play_round(engine, pairs, number, stop)
+        if stop.is_set():
+            break
+        if is_jitted:  # which an ordinary run does not leave between two turns
+            seconds_for_pair = min(times.processor.own / times.pairs for times in in_one_kernel)
+            parts = {KERNEL: batches.seconds, ENGINE: max(seconds_for_pair * times.pairs - batches.seconds, 0.0)}
+        else:
+            parts = _divide_round(times, method.seconds, batches.seconds)
+        rounds.append({name: 1e6 * seconds / batches.turns for name, seconds in parts.items()})
+    return TurnParts(min(rounds, key=lambda parts: sum(parts.values())), 2 * pairs) if rounds else None
+
+
+def _choose_pairs_as_a_run(engine: BatchEngine, stop: threading.Event) -> int:
+    """Play blocks until they are as large as a run's, and return their number of pairs."""
+    pace, first_pair, started = Pace(), 0, time.perf_counter()
+    while time.perf_counter() - started < WARM_UP_SECONDS and not stop.is_set():
+        pairs = pace.next_pair_count(0)
+        block = engine.play_block(PairRange(0, first_pair, pairs), stop.is_set)
+        if block is not None:
+            pace.add_block_time(0, pairs, block.seconds)
+        first_pair += pairs
+    return pace.next_pair_count(0)
+
+
+def _play_round(engine: BatchEngine, pairs: int, number: int, stop: threading.Event) -> RoundTimes:
+    """Play whole blocks of ``pairs`` pairs for ``ROUND_SECONDS``, the same blocks for the same ``number``."""
+    first_pair, played = (number + 1) << 24, 0
+    started, processor = time.perf_counter(), read_processor_seconds()
+    while not played or (time.perf_counter() - started < ROUND_SECONDS and not stop.is_set()):
+        engine.play_block(PairRange(0, first_pair + played, pairs), stop.is_set)
+        played += pairs
+    return RoundTimes(time.perf_counter() - started, read_processor_seconds().since(processor), played)
+
+
+def _divide_round(times: RoundTimes, method_seconds: float, batch_seconds: float) -> dict[str, float]:
+    """Divide the seconds of a round among the parts of its turns.
+
+    This thread spent ``method_seconds`` in the agent's method, if it runs in this thread, and ``batch_seconds`` in the
+    agent's player.
+    """
+    processor = times.processor
+    engine_seconds = max(processor.own + processor.own_system - batch_seconds, 0.0)
+    if method_seconds:
+        checks = batch_seconds - method_seconds
+        return {OWN_METHOD: method_seconds, POSITIONS_AND_CHECKS: checks, ENGINE: engine_seconds}
+    parts = {
+        PROCESSES: processor.processes,
+        PROCESS_SYSTEM_CALLS: processor.processes_system,
+        OTHER_THREADS: processor.other_threads,
+        MESSAGES: batch_seconds - min(processor.own_system, batch_seconds),
+        OWN_SYSTEM_CALLS: min(processor.own_system, batch_seconds),
+        ENGINE: engine_seconds,
+    }
+    parts[WAITING] = times.seconds - sum(parts.values())
+    return {name: seconds for name, seconds in parts.items() if seconds > MIN_SHARE * times.seconds}
+
+
+def read_processor_seconds() -> ProcessorSeconds:
+    """Return the processor time so far of the calling thread, the other threads, and the processes that they started.
+
+    Where the system does not tell system calls or processes apart, as macOS, their seconds are 0.
+    """
+    process = resource.getrusage(resource.RUSAGE_SELF)
+    processes, processes_system = _sum_seconds_of_started_processes()
+    if not hasattr(resource, "RUSAGE_THREAD"):
+        own = time.thread_time()
+        return ProcessorSeconds(own, 0.0, process.ru_utime + process.ru_stime - own, processes, processes_system)
+    thread = resource.getrusage(resource.RUSAGE_THREAD)
+    others = process.ru_utime + process.ru_stime - thread.ru_utime - thread.ru_stime
+    return ProcessorSeconds(thread.ru_utime, thread.ru_stime, others, processes, processes_system)
+
+
+def _sum_seconds_of_started_processes() -> tuple[float, float]:
+    """Return the processor time of all running descendants of this process: in programs, and in system calls.
+
+    Both are 0 where there is no folder ``/proc``.
+    """
+    rows = {int(path.parent.name): row for path, row in _read_process_rows()}
+    ids, user, system = {os.getpid()}, 0.0, 0.0
+    while ids:
+        children = {number for number, row in rows.items() if int(row[PARENT]) in ids}
+        user += sum(int(rows[number][USER_TICKS]) for number in children)
+        system += sum(int(rows[number][SYSTEM_TICKS]) for number in children)
+        ids = children
+    ticks = os.sysconf("SC_CLK_TCK")
+    return user / ticks, system / ticks
+
+
+def _read_process_rows() -> Iterator[tuple[Path, list[bytes]]]:
+    """Yield the file of each running process in ``/proc``, and its fields after the program's name."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # the process has just ended
+            yield path, path.read_bytes().rpartition(b")")[2].split()
+
+
+def build_parts_table(label: str, parts: TurnParts) -> Table:
+    """Build the table of a turn's parts, with its whole in the last row."""
+    total = sum(parts.microseconds.values())
+    rows = {**parts.microseconds, "in all": total}
+    return build_escaped_table(
+        [
+            ResultColumn("part of a turn", [*rows], right_aligned=False),
+            ResultColumn("microseconds", [f"{value:,.2f}" for value in rows.values()]),
+            ResultColumn("%", [f"{100 * value / total:.0f}" for value in rows.values()]),
+        ],
+        f"{label} against random, {parts.games:,} games in a block, one thread: what a turn is made of",
+    )
