@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from runners.league.standings import LeagueResults, format_milliseconds, load_le
 
 HERE = Path(__file__).resolve().parent
 PLAYERS = HERE / "league_of_public_players" / "players.csv"
-START, END = "<!-- The table, by league_page.py. -->\n\n", "\n<!-- The end of the table. -->\n"
+START, END = "<!-- The table, by league_page.py. -->\n", "<!-- The end of the table. -->\n"
 COLUMNS = (
     *("", "player", "language", "licence", "how it joined", "Elo", "95 % interval", "placement regret", "gift regret"),
     *("ms a turn", "games", "forfeits", "wins against `random`, %", "by its author, %"),
@@ -36,9 +35,11 @@ RANDOM = "random"
 
 def load_rows(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """Load the joint standings of several leagues that have one archive, with ``wins``: in % against ``random``."""
-    with ExitStack() as stack:
-        leagues = [stack.enter_context(open_league(folder)) for folder in folders]
-        opened = stack.enter_context(open_archive(leagues[0].root))
+    leagues = []
+    for folder in folders:
+        with open_league(folder) as league:
+            leagues.append(league)
+    with open_archive(leagues[0].root) as opened:
         parts = [load_league_results(league, opened) for league in leagues]
         runs = {run.run_id: run for part in parts for run in part.data.selection.runs}
         entries = {entry.name: entry for league in leagues for entry in league.entries}
@@ -87,7 +88,7 @@ def format_row(row: Mapping[str, Any], player: Mapping[str, str] | None) -> str:
 
 def format_number(value: float | None, decimals: int = 0) -> str:
     """Format a number, with "" for None. The sign of a negative number is a minus sign, and not a hyphen."""
-    return "" if value is None else f"{value:,.{decimals}f}".replace("-", "−").replace("inf", "∞")
+    return "" if value is None else f"{value:,.{decimals}f}".replace("-", "\N{MINUS SIGN}").replace("inf", "∞")
 
 
 def write_table(page: Path, rows: Iterable[Mapping[str, Any]], players: Mapping[str, Mapping[str, str]]) -> None:
@@ -98,7 +99,8 @@ def write_table(page: Path, rows: Iterable[Mapping[str, Any]], players: Mapping[
         sys.exit(f"{page} lacks a marker: {START.strip()!r} or {END.strip()!r}")
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     lines += [format_row(row, players.get(row["entry"])) for row in rows]
-    page.write_text(before + start + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
+    text = "\n".join(lines)
+    page.write_text(f"{before}{start}\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ cc -O2 -DNDEBUG -I $c -o bin/marcellperger adapters/marcellperger.c \
   $c/base_ai.c $c/gamestate.c $c/minimax_ai.c $c/timelib.c
 java=players/aling94+quarto-java/src/main/java
 javac -nowarn -d bin/aling94 -sourcepath $java adapters/Aling94.java $java/model/Game/GameAI/*.java
+jar cfe bin/aling94.jar Aling94 -C bin/aling94 . -C players/aling94+quarto-java/src/main/resources .
 rustc -O --edition 2021 -A warnings -o bin/domenukk adapters/domenukk.rs
 rustc -O --crate-type rlib -o bin/librand.rlib adapters/rand.rs
 rustc -O --edition 2021 -A warnings --extern rand=bin/librand.rlib -o bin/yotaroy adapters/yotaroy.rs

@@ -1,4 +1,4 @@
-// aling94/quarto-java: java -cp classes Aling94 CLASS, where CLASS is NormalAI or HardAI.
+// aling94/quarto-java: java -jar bin/aling94.jar CLASS, where CLASS is NormalAI or HardAI.
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;

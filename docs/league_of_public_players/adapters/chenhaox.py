@@ -7,9 +7,9 @@ from pathlib import Path
 from engine import serve
 
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
-from bag import Bag  # noqa: E402
-from board import Board  # noqa: E402
-from minimax2 import AI  # noqa: E402
+from bag import Bag
+from board import Board
+from minimax2 import AI
 
 
 def choose(pieces, hand):

@@ -1,6 +1,7 @@
 """The players of milad818 and msdkarimi with the weights that their main.py loads; clone.sh copies this beside it."""
 
 import numpy
+
 import quarto
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from engine import serve
 
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
-from jogo import minimax  # noqa: E402
-from tabuleiro import Tabuleiro  # noqa: E402
+from jogo import minimax
+from tabuleiro import Tabuleiro
 
 
 def search(board, is_giving):
