@@ -15,20 +15,22 @@ def search(board, is_giving):
     return minimax(board, 2, float("-inf"), float("inf"), is_giving)[1]
 
 
+def place(board, piece, cell):
+    numbers = [left.get_atributos() for left in board.get_pecas()]  # its pieces are named by their place in a list
+    board.colocar_peca(numbers.index(piece), *divmod(cell, 4))
+
+
 def choose(pieces, hand):
-    board, cell = Tabuleiro(), None
-    numbers = {piece.get_atributos(): number for number, piece in enumerate(board.get_pecas())}
+    board = Tabuleiro()
     if hand is None:  # its program lets a person give the first piece
         return None, random.randrange(16)
-    for place, piece in enumerate(pieces):
+    for cell, piece in enumerate(pieces):
         if piece is not None:
-            board.colocar_peca(numbers[piece], *divmod(place, 4))
+            place(board, piece, cell)
     _, row, column = search(board, False)
-    cell = 4 * row + column
-    gifts = {number: piece.get_atributos() for number, piece in enumerate(board.get_pecas()) if piece}
-    board.colocar_peca(numbers[hand], row, column)
+    place(board, hand, 4 * row + column)
     move = search(board, True)
-    return cell, None if move is None else gifts[move[0]]
+    return 4 * row + column, None if move is None else board.get_pecas()[move[0]].get_atributos()
 
 
 serve(choose)
