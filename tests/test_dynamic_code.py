@@ -63,6 +63,7 @@ PROVEN = {
                 "runners/exact/verdict_tables.py::build_frame_by_kind_and_pieces",
             ),
             *("runners/bench/benchmark.py::time_yardstick_games", "runners/bench/solver.py::run_yardstick"),
+            "runners/bench/executors.py::start_cluster",
             *("runners/bench/timing.py::compile_program", "runners/bench/timing.py::measure_process"),
             *("runners/bench/warm_up.py::load_agent_and_training_kernels", "runners/cli/queries.py::output_answer"),
             "runners/arena/sprt_output.py::format_test",

@@ -25,6 +25,7 @@ from agents.base.agent import Agent, BatchAgent, GameAgent
 from agents.base.player import BatchPlayer, KernelPlayer, list_accepted_choosers, prepare_python_agent
 from agents.random import Random
 from analytics.questions.columns import ResultColumn, Table
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch, Evaluations, Turns
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -271,5 +272,6 @@ def build_parts_table(label: str, parts: TurnParts) -> Table:
             ResultColumn("microseconds", [f"{value:,.2f}" for value in rows.values()]),
             ResultColumn("%", [f"{100 * value / total:.0f}" for value in rows.values()]),
         ],
-        f"{label} against random, {parts.games:,} games in a block, one thread: what a turn is made of",
+        f"{label} against random, {format_count_with_noun(parts.games, 'game')} in a block, one thread: "
+        "what a turn is made of",
     )

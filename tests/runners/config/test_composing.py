@@ -112,6 +112,7 @@ ENVIRONMENT = {
     "runners/hosting/subprocesses.py": "the environment of a subprocess, and PYTHONPATH of what it becomes",
     "runners/hosting/sandbox.py": "the environment of a subprocess",
     "runners/bench/benchmark.py": "TMPDIR, the user's setting",
+    "runners/bench/executors.py": "the environment of a subprocess",
     "runners/bench/timing.py": "the environment of a subprocess",
 }
 SET_ARGUMENTS = {  # what assigns ``sys.argv``
