@@ -124,6 +124,7 @@ NOT_RUN = {
     ("docs/engines.md", "qarena run engine random a.command='./my_engine"): "plays the reader's own engine",
     ("docs/engines.md", "qarena agents check 'engine(command=./my_engine"): "checks the reader's own engine",
     ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/hosting/polito has some",
+    ("docs/league.md", ""): "needs players of others: tests/runners/league/test_public_players.py has a league",
     ("docs/leagues.md", ""): "needs a sandbox: tests/runners/league/test_site.py goes the same way without one",
     ("docs/training.md", "@turn"): "the outline of a learner, not a program",
     ("CONTRIBUTING.md", "@turn"): "the outline of an agent, not a program",

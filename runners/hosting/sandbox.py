@@ -98,6 +98,7 @@ def _build_command(visible: Sequence[Path], folder: Path | None) -> list[str]:
     command += ["--unshare-user"] if os.getuid() else []
     tmpfs = ["--perms", "1777", "--size", str(TMP_MEGABYTES << 20), "--tmpfs"]
     command += ["--proc", "/proc", "--dev", "/dev", *tmpfs, "/dev/shm", *tmpfs, TMP, "--perms", "1777", "--dir", HOME]  # noqa: S108
+    command += ["--perms", "0755", "--dir", "/etc"]  # as the outer folders below
     for path in [*map(Path, SYSTEM_FOLDERS), *_list_system_settings()]:
         if path.is_symlink() and path.parent == Path("/"):
             command += ["--symlink", str(path.readlink()), str(path)]
@@ -130,11 +131,13 @@ def _list_system_settings() -> list[Path]:
 def _list_both_forms(paths: Iterable[Path]) -> list[Path]:
     """Return each path as it is written and with its links resolved, the outer folders first.
 
-    Paths in the system's folders are left out, and so are those that do not exist.
+    Paths in the system's folders and settings are left out, because they are visible anyway, and so are those that do
+    not exist.
     """
+    visible_anyway = [*map(Path, SYSTEM_FOLDERS), *_list_system_settings()]
     existing = [path.absolute() for path in paths if path.exists()]
     forms = {*existing, *(path.resolve() for path in existing)}
-    return sorted(path for path in forms if not any(path.is_relative_to(folder) for folder in SYSTEM_FOLDERS))
+    return sorted(path for path in forms if not any(path.is_relative_to(folder) for folder in visible_anyway))
 
 
 def is_readable_in_sandbox(path: Path) -> bool:

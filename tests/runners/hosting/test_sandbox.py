@@ -248,6 +248,19 @@ def test_only_a_few_variables_and_folders_are_in_a_sandbox(monkeypatch: pytest.M
 
 
 @NEEDS_SANDBOX
+def test_programs_by_alternatives_and_their_settings_are_in_a_sandbox() -> None:
+    """/usr/bin/java leads by /etc/alternatives, and the sandbox of root belongs to a user who must be able to enter."""
+    links = sorted(path for path in Path("/etc/alternatives").glob("*") if path.is_file())[:1]
+    visible = [form for link in links for form in sandbox.list_program_paths(str(link))]
+    built = build_sandbox(visible)
+    process = start_command(["cat", "/etc/ld.so.cache", *map(str, links)], sandbox=built, stdout=PIPE)
+    try:
+        assert process.wait_and_kill_group(LATEST_SECONDS) == 0
+    finally:
+        process.stop()
+
+
+@NEEDS_SANDBOX
 def test_a_run_does_not_import_what_is_in_a_sandbox(entry: Entry, tmp_path: Path) -> None:
     """The module writes a file when it is imported outside the sandbox, and the games are stored nevertheless."""
     imported = tmp_path / "imported"
