@@ -16,9 +16,9 @@ import pytest
 from tests.marks import seldom
 from tests.pages import PAGES, format_page_name
 from tests.paths import SAMPLE
-from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
+from tests.runners.conftest import Qarena, handlers_that_others_made, no_first_notes, prepared_once, qarena
 
-__all__ = ["handlers_that_others_made", "prepared_once", "qarena"]  # fixtures
+__all__ = ["handlers_that_others_made", "no_first_notes", "prepared_once", "qarena"]  # fixtures
 
 VARYING = (
     (r"\d[\d,.]* s\b", "SECONDS"),
