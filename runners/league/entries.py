@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.base import agent as agent_interface
 from analytics.store.texts import to_line
 from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.identities import to_module_name
@@ -22,11 +20,11 @@ from runners.config.yaml_options import (
     select_parameters,
     use_config_dir,
 )
+from runners.hosting.sandbox import find_sandbox_obstacle
 from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import ENTRIES_FOLDER, LEAGUE_FILE, Entry, League, read_league
 
 SANDBOX, PROCESS = "sandbox", "process"
-SANDBOX_PROGRAM = "bwrap"
 FOREIGN_KEYS = ("_target_", "files", "paths", "starts_programs", "reads", "default_player", "tactical")
 
 
@@ -106,26 +104,15 @@ def choose_isolation(league: League, trust_agents: bool) -> tuple[str, str]:
     agents = dict.fromkeys(entry.settings["agent"] for entry in league.entries)
     if league.isolation != SANDBOX or not any(map(_is_third_party, agents)):
         return PROCESS, ""
-    obstacle = _describe_sandbox_obstacle()
+    obstacle = find_sandbox_obstacle()
     if not obstacle:
         return SANDBOX, ""
     if not trust_agents:
         raise RequestError(
-            f"{obstacle}, so entries would run as you, with all your rights: look at their code, then allow it with "
-            "--trust-agents"
+            f"no sandbox: {obstacle}; without one, entries would run as you, with all your rights: look at their code, "
+            "then allow it with --trust-agents"
         )
-    return PROCESS, f"{obstacle}, so entries run as you, with all your rights"
-
-
-def _describe_sandbox_obstacle() -> str:
-    """Describe why there is no sandbox; return "" if there is one."""
-    if SANDBOX not in agent_interface.ISOLATIONS:
-        return "this version has no sandbox"
-    if shutil.which(SANDBOX_PROGRAM) is None:
-        return (
-            f"there is no sandbox without the program {SANDBOX_PROGRAM} (on Debian and Ubuntu: apt install bubblewrap)"
-        )
-    return ""
+    return PROCESS, f"no sandbox: {obstacle}; so entries run as you, with all your rights"
 
 
 def _is_third_party(agent: str) -> bool:

@@ -18,8 +18,7 @@ from tests.runners.league.leagues import HERE, opened, play, write_league
 def test_a_module_of_an_entry_cannot_be_imported_where_entries_have_a_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.base.agent.ISOLATIONS", ("thread", "process", "sandbox"))
-    monkeypatch.setattr("shutil.which", lambda _program: "/usr/bin/bwrap")
+    monkeypatch.setattr("runners.league.entries.find_sandbox_obstacle", lambda: "")
     folder = write_league(
         tmp_path, "name: a, agent: league_guarded", f"name: b, agent: league_first, {HERE}", settings="games: 2\n"
     )

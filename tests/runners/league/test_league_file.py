@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -77,19 +78,24 @@ def test_all_meet_all_and_in_a_gauntlet_the_anchors(tmp_path: Path) -> None:
         assert {frozenset(pair) for pair in list_meetings(league)} == {*map(frozenset, ("ab", "ac", "ad", "cb", "cd"))}
 
 
-def test_without_a_sandbox_entries_of_others_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _program: None)
-    monkeypatch.setattr("agents.base.agent.ISOLATIONS", ("thread", "process", "sandbox"))
+@pytest.mark.parametrize(
+    "obstacle", ["there is no program bwrap: install it (apt install bubblewrap)", "bubblewrap fails (no permissions)"]
+)
+def test_without_a_sandbox_entries_of_others_must_be_trusted(
+    tmp_path: Path, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "find_sandbox_obstacle", lambda: obstacle)
     own = write_league(
         tmp_path / "own", "name: a, agent: league_first", "name: b, agent: random", settings="games: 2\n"
     )
     with opened(own) as league:
-        with pytest.raises(RequestError, match=r"apt install bubblewrap.*entries would run as you.*--trust-agents"):
+        with pytest.raises(RequestError, match=rf"{re.escape(obstacle)}; .*entries would run as you.*--trust-agents"):
             choose_isolation(league, trust_agents=False)
-        assert choose_isolation(league, trust_agents=True)[0] == "process"
-        monkeypatch.setattr("shutil.which", lambda _program: "/usr/bin/bwrap")
+        isolation, note = choose_isolation(league, trust_agents=True)
+        assert (isolation, obstacle in note) == ("process", True)
+        monkeypatch.setattr(entries, "find_sandbox_obstacle", lambda: "")
         assert choose_isolation(league, trust_agents=False) == ("sandbox", "")
-    monkeypatch.setattr("shutil.which", lambda _program: None)
+    monkeypatch.setattr(entries, "find_sandbox_obstacle", lambda: obstacle)
     shipped = write_league(tmp_path / "ours", "name: a, agent: mcts", "name: b, agent: random", settings="games: 2\n")
     with opened(shipped) as league:
         assert choose_isolation(league, trust_agents=False) == ("process", "")
