@@ -18,9 +18,10 @@ from runners.config.yaml_options import (
     list_options,
     load_option,
     select_parameters,
-    use_config_dir,
+    use_config_dirs,
 )
 from runners.hosting.sandbox import find_sandbox_obstacle
+from runners.league.entry_folders import check_agent_folder, check_visible_folder, list_agent_folders
 from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import ENTRIES_FOLDER, LEAGUE_FILE, Entry, League, read_league
 
@@ -34,8 +35,7 @@ def open_league(folder: Path) -> Iterator[League]:
 
     Raises ``RequestError`` if the file of the league is not valid. An entry that cannot be built is no such error.
     """
-    entries_folder = folder / ENTRIES_FOLDER
-    with use_config_dir(entries_folder if entries_folder.is_dir() else None):
+    with use_config_dirs(list_agent_folders(folder)):
         league = read_league(folder)
         check_kinds_and_keys(league)
         yield league
@@ -51,13 +51,13 @@ def check_kinds_and_keys(league: League) -> None:
                 raise RequestError(f"{subject}: agent {to_line(name, 80)!r}: write its parameters as keys beside agent")
             raise RequestError(
                 f"{subject}: agent {to_line(name, 80)!r} does not exist{suggest_valid_names(name, agents)}; an agent "
-                f"of your own has its yaml in {league.folder / ENTRIES_FOLDER / 'agent'}"
+                f"of your own has its yaml in {league.folder / ENTRIES_FOLDER}/NAME/agent/"
             )
         if name not in keys_by_agent:
             keys_by_agent[name] = _list_valid_keys_or_none(name)
         for key in entry.settings:
             if key in FOREIGN_KEYS:
-                raise RequestError(f"{subject}: key {key!r} belongs into the yaml of an agent, {ENTRIES_FOLDER}/agent/")
+                raise RequestError(f"{subject}: key {key!r} belongs into the yaml of an agent, entries/NAME/agent/")
             if keys_by_agent[name] and key not in keys_by_agent[name]:
                 raise RequestError(f"{subject} has no key {key!r:.80}{suggest_valid_names(key, keys_by_agent[name])}")
 
@@ -150,9 +150,14 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
     folder = settings.get("folder")
     if "folder" in path_keys and folder is not None and not Path(folder).is_dir():
         raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in {league.folder}")
-    is_limited = _has_third_party_code(entry.settings["agent"], yaml_settings)
-    limits = league.limits.to_settings() | {"isolation": isolation} if is_limited else {}
-    return agent_from_entry({**limits, **settings, "name": entry.name}, league.root, trusted=True)
+    if _has_third_party_code(entry.settings["agent"], yaml_settings):
+        target = find_target(f"agent '{entry.settings['agent']}'", yaml_settings)
+        check_agent_folder(league.folder, entry.settings["agent"], to_module_name(target))
+        settings = league.limits.to_settings() | {"isolation": isolation} | settings
+    if settings.get("isolation") == SANDBOX:
+        for key in path_keys:
+            check_visible_folder(league.folder, key, settings.get(key))
+    return agent_from_entry({**settings, "name": entry.name}, league.root, trusted=True)
 
 
 def _resolve_paths(folder: Path, value: Any) -> Any:

@@ -108,7 +108,7 @@ def test_limits_are_those_of_the_league_unless_an_entry_has_its_own(tmp_path: Pa
         "name: own, agent: league_first",
         "name: freed, agent: league_first, turn_seconds: null",
         "name: ours, agent: rule_based",
-        "name: engine, agent: engine, command: python3 entries/league_first.py",
+        "name: engine, agent: engine, command: python3 entries/league_first/league_first.py",
         settings=settings,
     )
     with opened(folder) as league:
@@ -116,5 +116,5 @@ def test_limits_are_those_of_the_league_unless_an_entry_has_its_own(tmp_path: Pa
     assert specs["own"].limits.turn_seconds == specs["engine"].limits.turn_seconds == 3
     assert (specs["freed"].limits.turn_seconds, specs["freed"].limits.megabytes) == (None, 500)
     assert not specs["ours"].limits.is_limited
-    assert specs["engine"].params["command"] == f"python3 {folder / 'entries' / 'league_first.py'}"
+    assert specs["engine"].params["command"] == f"python3 {folder / 'entries' / 'league_first' / 'league_first.py'}"
     assert [spec.label for spec in specs.values()] == ["own", "freed", "ours", "engine"]

@@ -20,7 +20,7 @@ from runners.league.checking import check_entries
 from runners.league.entry_reports import read_entry_report
 from runners.league.matches import read_notes
 from runners.league.standings import load_league_results
-from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league
+from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league, write_own_agent
 
 THREE = ("name: ann, agent: rule_based", "name: bob, agent: semi_random", "name: carl, agent: random")
 
@@ -78,7 +78,7 @@ def test_a_league_that_was_stopped_gives_the_same_table(tmp_path: Path) -> None:
 def test_a_changed_entry_plays_its_matches_again_and_old_games_stay(tmp_path: Path) -> None:
     entries = (f"name: own, agent: league_first, {HERE}", *THREE[:2])
     first = play(write_league(tmp_path, *entries))
-    code = tmp_path / "entries" / "league_first.py"
+    code = tmp_path / "entries" / "league_first" / "league_first.py"
     code.write_text(f"{code.read_text()}\n# better now\n")
     changed = play(tmp_path)
     assert (changed.played_matches, changed.games) == (2, 8)
@@ -98,7 +98,7 @@ def test_broken_entries_do_not_stop_the_others(tmp_path: Path) -> None:
         f"name: hot, agent: league_hot, {HERE}",
         f"name: yaml, agent: league_yaml, {HERE}",
     )
-    (folder / "entries" / "agent" / "league_yaml.yaml").write_text("_target_: [\n")
+    write_own_agent(folder, "league_yaml", "", "_target_: [\n")
     outcome = play(folder)
     assert outcome.errors.keys() == {"lost", "nowhere", "yaml"}
     assert (outcome.matches, outcome.games) == (6, 24)
