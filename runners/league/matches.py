@@ -50,6 +50,7 @@ class MatchNote(JsonRecord, frozen=True):
     first: str
     second: str
     run_id: str
+    games: int = 0  # that it is to have; under a budget the greatest number, until its share is known
     faults: tuple[str, ...] = ()  # why entries forfeited games
     error: str = ""  # why the match could not be played
 
@@ -143,17 +144,27 @@ def list_matches_lacking_games(
 
 
 def update_notes(
-    notes: LeagueNotes, matches: Iterable[Match], players: Iterable[BuiltEntry], errors: Mapping[str, str]
+    notes: LeagueNotes, matches: Iterable[Match], games: int, players: Iterable[BuiltEntry], errors: Mapping[str, str]
 ) -> LeagueNotes:
-    """Return the notes about the present matches; what was noted about a run that is still played is kept."""
+    """Return the notes about the present matches; the texts about a run that is still played are kept.
+
+    ``games`` is the number of games that each match is to have.
+    """
     old_notes = {note.run_id: note for note in notes.matches}
+    new_notes = (old_notes.get(match.run_id, MatchNote(match.first, match.second, match.run_id)) for match in matches)
     return LeagueNotes(
-        tuple(old_notes.get(match.run_id, MatchNote(match.first, match.second, match.run_id)) for match in matches),
+        tuple(msgspec.structs.replace(note, games=games) for note in new_notes),
         (
             *(EntryNote(player.name, player.code) for player in players),
             *(EntryNote(name, error=error) for name, error in errors.items()),
         ),
     )
+
+
+def set_match_games(notes: LeagueNotes, games_by_run: Mapping[str, int]) -> LeagueNotes:
+    """Return the notes with the number of games that each match is to have, by run; other matches keep theirs."""
+    matches = (msgspec.structs.replace(note, games=games_by_run.get(note.run_id, note.games)) for note in notes.matches)
+    return msgspec.structs.replace(notes, matches=tuple(matches))
 
 
 def add_to_match_note(notes: LeagueNotes, match: Match, faults: Iterable[str] = (), error: str = "") -> LeagueNotes:

@@ -93,13 +93,8 @@ class LeagueResults:
     @property
     def missing_matches(self) -> int:
         """The number of matches that lack games, or have none."""
-        records = self.data.records
-        complete = sum(
-            self.data.selection.games_by_run[note.run_id] >= records[note.run_id].games
-            for note in self.match_notes
-            if note.run_id in records
-        )
-        return len(self.match_notes) - complete
+        games_by_run = self.data.selection.games_by_run
+        return sum(games_by_run.get(note.run_id, 0) < max(note.games, 1) for note in self.match_notes)
 
     def list_faults(self, name: str) -> list[str]:
         """List why an entry forfeited games, and what else was noted about it; of each kind, the first case."""

@@ -12,7 +12,6 @@ from runners.hosting.sandbox import find_sandbox_obstacle
 from runners.league.entries import build_entry_spec
 from runners.league.entry_folders import check_visible_folder
 from runners.league.league_file import ENTRIES_FOLDER
-from runners.league.matches import build_players
 from runners.league.playing import LeaguePlayOptions, play_missing_games
 from runners.league.standings import open_league_results
 from tests.runners.league.leagues import QUICK, opened, write_league, write_own_agent
@@ -31,8 +30,14 @@ TWO = ("name: ann, agent: ann", "name: bob, agent: bob")
 
 
 def list_errors(folder: Path) -> dict[str, str]:
+    errors = {}
     with opened(folder) as league:
-        return build_players(league, "process")[1]
+        for entry in league.entries:
+            try:
+                build_entry_spec(league, entry, "process")
+            except RequestError as error:
+                errors[entry.name] = str(error)
+    return errors
 
 
 @pytest.mark.slow  # a process starts for each turn

@@ -181,6 +181,22 @@ def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Pa
     assert outcome.games == 3 * 40 - 6
 
 
+def test_a_share_that_became_smaller_is_complete(tmp_path: Path) -> None:
+    entries, settings = (f"name: own, agent: league_first, {HERE}", THREE[2]), "games: 5000\nregret: false\n"
+
+    def play_some_and_count_missing_matches() -> tuple[int, int]:
+        stop = threading.Event()
+        outcome = play(tmp_path, stop, StopAfter(stop, 1))
+        with opened(tmp_path) as league, open_archive(league.root) as archive:
+            return outcome.games, load_league_results(league, archive).missing_matches
+
+    write_league(tmp_path, *entries, settings=settings)
+    games, missing = play_some_and_count_missing_matches()
+    assert (0 < games < 5000, missing) == (True, 1)
+    write_league(tmp_path, *entries, settings=f"{settings}budget: 0.000001s\n")
+    assert play_some_and_count_missing_matches() == (0, 0)
+
+
 def test_an_entry_that_breaks_when_it_is_set_up_has_no_match_that_lacks_games(tmp_path: Path) -> None:
     rules = f"{QUICK}rules: own_piece\n"  # under which the mover chooses, and some agents do not play
     folder = write_league(tmp_path, "name: a, agent: random", "name: b, agent: dumb", THREE[0], settings=rules)
