@@ -149,7 +149,7 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
     }
     folder = settings.get("folder")
     if "folder" in path_keys and folder is not None and not Path(folder).is_dir():
-        raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in {league.folder}")
+        raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in the folder of the league")
     if _has_third_party_code(entry.settings["agent"], yaml_settings):
         target = find_target(f"agent '{entry.settings['agent']}'", yaml_settings)
         check_agent_folder(league.folder, entry.settings["agent"], to_module_name(target))

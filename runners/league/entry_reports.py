@@ -17,6 +17,13 @@ def report_path(folder: Path, name: str) -> Path:
     return folder / REPORTS_FOLDER / f"{name}.txt"
 
 
+def remove_league_path(folder: Path, text: str) -> str:
+    """Remove the path of the league's folder from a text, because a page for everybody shows it."""
+    for path in dict.fromkeys((folder.absolute(), folder.resolve())):
+        text = text.replace(f"{path}/", "")
+    return text
+
+
 def write_entry_report(folder: Path, name: str, text: str) -> None:
     """Write the report on an entry. Raises ``FailureError`` if it cannot be written."""
     path = report_path(folder, name)
@@ -24,6 +31,7 @@ def write_entry_report(folder: Path, name: str, text: str) -> None:
         path.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise FailureError(f"{path.parent} cannot be written: {error.strerror or error}") from error
+    text = remove_league_path(folder, text)
     visible = escape_hidden(text[:MAX_REPORT_CHARACTERS].rstrip("\n"), TABS_AND_LINE_ENDS)
     write_file(path, f"{visible}\n".encode(errors="replace"))
 

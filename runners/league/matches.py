@@ -16,6 +16,7 @@ from runners.arena.code_fingerprints import fingerprint_agent_code, fingerprint_
 from runners.arena.experiment import count_missing_games
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.league.entries import build_entry_spec
+from runners.league.entry_reports import remove_league_path
 from runners.league.league_file import League
 from runners.terminal.files import write_file
 
@@ -101,7 +102,7 @@ def build_players(league: League, isolation: str) -> tuple[list[BuiltEntry], dic
             spec = build_entry_spec(league, entry, isolation)
             players.append(BuiltEntry(entry.name, spec, fingerprint_agent_code(spec, spec.build())))
         except RequestError as error:  # an agent's own exceptions become one where the agent is built
-            errors[entry.name] = to_line(str(error), MAX_REASON_CHARACTERS)
+            errors[entry.name] = to_line(remove_league_path(league.folder, str(error)), MAX_REASON_CHARACTERS)
     return players, errors
 
 

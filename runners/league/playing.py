@@ -18,7 +18,7 @@ from runners.arena.request import RunRequest
 from runners.arena.storage import ArchiveOptions
 from runners.hosting.guarded_agent import GuardedAgent, StuckError
 from runners.league.budget import FIRST_GAMES, SHARES, share_games
-from runners.league.entry_reports import write_entry_report
+from runners.league.entry_reports import remove_league_path, write_entry_report
 from runners.league.league_file import League
 from runners.league.matches import (
     MAX_REASON_CHARACTERS,
@@ -153,7 +153,8 @@ class LeaguePlay:
             try:
                 GuardedAgent(self._players[name].spec.build(), name, self._league.rules)
             except RequestError as error:
-                self._note_broken_entry(name, to_line(str(error), MAX_REASON_CHARACTERS))
+                text = remove_league_path(self._league.folder, str(error))
+                self._note_broken_entry(name, to_line(text, MAX_REASON_CHARACTERS))
             else:
                 self._ready.add(name)
         return name in self._ready
@@ -185,6 +186,7 @@ class LeaguePlay:
             self._played[match.run_id] = self._played.get(match.run_id, 0) + outcome.played
         except (RequestError, StuckError) as error:
             reason = str(error)
+        *faults, reason = (remove_league_path(self._league.folder, text) for text in (*faults, reason))
         self._write_changed_notes(add_to_match_note(self._notes, match, faults, reason))
 
     def _write_changed_notes(self, notes: LeagueNotes) -> None:

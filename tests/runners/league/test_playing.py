@@ -108,9 +108,12 @@ def test_broken_entries_do_not_stop_the_others(tmp_path: Path) -> None:
     assert {*standings["entry"][:2]} == {"ann", "bob"}
     remarks = dict(standings.select("entry", "remark").iter_rows())
     assert remarks["lost"].startswith("cannot play: ")
+    assert "(entries/league_lost/league_lost.py:1)" in remarks["lost"]  # no path of this machine, for all to see
+    assert str(tmp_path) not in "".join(filter(None, remarks.values())) + read_entry_report(folder, "lost")
     assert "answered with an illegal turn" in remarks["cheat"]
     assert "raised RuntimeError: <script>alert(1)</script>" in remarks["hot"]
     assert "\x1b" not in remarks["hot"]
+    assert not remarks["hot"].endswith("times")  # of its first match
     forfeits = dict(standings.select("entry", "forfeits").iter_rows())
     assert forfeits["cheat"] + forfeits["hot"] == 20  # all of their games: one of the two forfeits where they meet
     assert (forfeits["ann"], forfeits["lost"]) == (0, 0)
