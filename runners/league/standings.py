@@ -104,7 +104,7 @@ class LeagueResults:
         lines = [fault for note in self.match_notes for fault in note.faults if fault.startswith(prefix)]
         faults = dict[str, str]()
         for line in lines:
-            kind = re.sub(r"\d+", "", line.partition(FIRST_POSITION)[0])  # without counts, which differ by match
+            kind = re.sub(r"[\d,]+", "", line.partition(FIRST_POSITION)[0])  # without counts, which differ by match
             faults.setdefault(kind, MATCH_COUNT.sub("", line.removeprefix(prefix)))
         return [*faults.values()]
 
