@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from analytics.store.texts import TABS_AND_LINE_ENDS, escape_hidden
@@ -18,10 +20,13 @@ def report_path(folder: Path, name: str) -> Path:
 
 
 def remove_league_path(folder: Path, text: str) -> str:
-    """Remove the path of the league's folder from a text, because a page for everybody shows it."""
-    for path in dict.fromkeys((folder.absolute(), folder.resolve())):
-        text = text.replace(f"{path}/", "")
-    return text
+    """Remove the path of the league's folder, absolute or from the current folder, from the paths in a text.
+
+    A page for everybody shows the text, and it is the same wherever the league is.
+    """
+    paths = {str(folder.absolute()), str(folder.resolve()), os.path.relpath(folder)} - {"."}
+    pattern = "|".join(re.escape(path) for path in sorted(paths))
+    return re.sub(rf"(?<![\w./-])({pattern})/", "", text)
 
 
 def write_entry_report(folder: Path, name: str, text: str) -> None:

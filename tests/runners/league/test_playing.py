@@ -17,7 +17,7 @@ from runners.arena.spec import RunSpec
 from runners.config.agents import load_agent
 from runners.league.budget import share_games
 from runners.league.checking import check_entries
-from runners.league.entry_reports import read_entry_report
+from runners.league.entry_reports import read_entry_report, remove_league_path
 from runners.league.matches import read_notes
 from runners.league.standings import load_league_results
 from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league, write_own_agent
@@ -119,6 +119,15 @@ def test_broken_entries_do_not_stop_the_others(tmp_path: Path) -> None:
     assert (forfeits["ann"], forfeits["lost"]) == (0, 0)
 
 
+def test_the_path_of_the_league_is_removed_where_it_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("ata")
+    text = f"'{tmp_path}/ata/entries/a.py' (ata/entries/a.py:3) in /elsewhere/ata/x, data/x and ata"
+    expected = "'entries/a.py' (entries/a.py:3) in /elsewhere/ata/x, data/x and ata"
+    assert remove_league_path(folder, text) == remove_league_path(tmp_path / "ata", text) == expected
+    assert remove_league_path(Path(), f"{tmp_path}/entries/a.py ./b.py") == "entries/a.py ./b.py"
+
+
 @pytest.mark.slow  # a process starts for each turn
 def test_a_process_that_dies_forfeits_and_the_league_goes_on(tmp_path: Path) -> None:
     folder = write_league(tmp_path, *THREE[:2], "name: crash, agent: league_crash", settings=QUICK.replace("4", "2"))
@@ -184,20 +193,22 @@ def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Pa
     assert outcome.games == 3 * 40 - 6
 
 
-def test_a_share_that_became_smaller_is_complete(tmp_path: Path) -> None:
-    entries, settings = (f"name: own, agent: league_first, {HERE}", THREE[2]), "games: 5000\nregret: false\n"
-
-    def play_some_and_count_missing_matches() -> tuple[int, int]:
-        stop = threading.Event()
-        outcome = play(tmp_path, stop, StopAfter(stop, 1))
+def test_a_match_is_complete_with_its_share_of_a_budget_whatever_its_run_asked_for(tmp_path: Path) -> None:
+    def count_missing_matches() -> int:
         with opened(tmp_path) as league, open_archive(league.root) as archive:
-            return outcome.games, load_league_results(league, archive).missing_matches
+            return load_league_results(league, archive).missing_matches
 
-    write_league(tmp_path, *entries, settings=settings)
-    games, missing = play_some_and_count_missing_matches()
-    assert (0 < games < 5000, missing) == (True, 1)
-    write_league(tmp_path, *entries, settings=f"{settings}budget: 0.000001s\n")
-    assert play_some_and_count_missing_matches() == (0, 0)
+    play(write_league(tmp_path, *THREE))
+    assert (count_missing_matches(), {note.games for note in read_notes(tmp_path).matches}) == (0, {4})
+    stop = threading.Event()
+    play(write_league(tmp_path, *THREE, settings=QUICK.replace("4", "8")), stop, StopAfter(stop, 1))
+    assert (count_missing_matches(), {note.games for note in read_notes(tmp_path).matches}) == (2, {8})
+    write_league(tmp_path, *THREE, settings=f"{QUICK.replace('4', '8')}budget: 0.000001s\n")
+    stop.set()
+    play(tmp_path, stop)
+    assert count_missing_matches() == 2  # its shares are not known yet
+    play(tmp_path)
+    assert (count_missing_matches(), {note.games for note in read_notes(tmp_path).matches}) == (0, {4, 8})
 
 
 def test_an_entry_that_breaks_when_it_is_set_up_has_no_match_that_lacks_games(tmp_path: Path) -> None:
