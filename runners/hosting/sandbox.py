@@ -22,7 +22,7 @@ from pathlib import Path
 from quarto.errors import RequestError
 from quarto.sources import project_root
 from runners.hosting.sandbox_supervisor import build_rights_command
-from runners.hosting.subprocesses import PIPE, Sandbox, start_command
+from runners.hosting.subprocesses import PIPE, Limits, Sandbox, read_command_output_until_limit, start_command
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 SYSTEM_SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "java*")  # in /etc
@@ -35,6 +35,7 @@ TMP_MEGABYTES = 64  # for /tmp with the home in it, and as much for /dev/shm
 MIN_PROCESSES, PROCESSES_A_CORE = 64, 2  # threads count too, and libraries of arrays start one for each core
 OLDEST_LINUX = (5, 14)  # earlier ones count the processes of a user across all namespaces
 PROBE_SECONDS = 20.0
+MAX_PATH_BYTES = 4096
 INSTEAD = "isolation=process plays without a sandbox, with your rights"
 
 
@@ -199,14 +200,9 @@ def find_interpreter_behind_shim(program: str) -> str:
 @functools.cache
 def _ask_shim(program: str) -> str:
     """Return the path of the interpreter that a shim starts, or the shim if it starts none."""
-    command = [program, "-I", "-c", "import sys; print(sys.executable)"]
-    with suppress(OSError, subprocess.TimeoutExpired):
-        result = subprocess.run(  # noqa: S603  (the user's own program)
-            command, check=False, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS
-        )
-        if Path(result.stdout.strip()).is_file():
-            return result.stdout.strip()
-    return program
+    command = [program, "-I", "-c", "import sys; sys.stdout.write(sys.executable)"]
+    output = os.fsdecode(read_command_output_until_limit(command, PROBE_SECONDS, Limits(output_bytes=MAX_PATH_BYTES)))
+    return output if os.path.isfile(output) else program  # noqa: PTH113  (false for any text, where Path may raise)
 
 
 def _follow_links(path: Path) -> Iterator[Path]:
