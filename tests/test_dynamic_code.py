@@ -79,6 +79,7 @@ PROVEN = {
                 "runners/hosting/subprocesses.py::start_command",
                 "runners/hosting/subprocesses.py::read_command_output_until_limit",
             ),
+            "runners/hosting/sandbox.py::_ask_shim",
             *("runners/hosting/polito/player.py::__init__", "runners/hosting/polito/player.py::take_subprocess"),
             *("runners/hosting/engines/process.py::_start", "runners/config/callbacks.py::__init__"),
             *("runners/config/callbacks.py::notify", "runners/hosting/polito/live_game.py::_apply_opponent_placements"),

@@ -98,7 +98,9 @@ class ReportData:
         for rules in self.rules:
             runs = tuple(run for run in rated_runs if run.rules.name == rules)
             counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
-            if runs:
+            if runs == self.selection.runs:  # the same games, so nothing about them is computed twice
+                parts.append(self)
+            elif runs:
                 selection = replace(self.selection, runs=runs, counts=counts)
                 parts.append(ReportData(selection, self.included_trainings, self.parent or self))
         return tuple(parts)

@@ -140,7 +140,7 @@ def run_checks(
     results, printed = list[CheckResult](), io.StringIO()
     with (
         silence_forfeit_log(),
-        show_progress_bar_or_notes("checking", "games") as bar,
+        show_progress_bar_or_notes(f"checking {agent.label}", "games") as bar,
         Watchdog(max_seconds) as watch,
         _capture_output_except_notices(printed),
     ):
@@ -236,7 +236,7 @@ def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
     """Play a pair or two against ``random``, and return how many pairs against each opponent the time allows.
 
     The opponents are the agent itself and ``random``. The number is at most ``PAIRS``; if it is smaller, a note is
-    printed. Raises ``TooSlowError`` if there is not even time for one pair.
+    printed. Raises ``TooSlowError`` if there is not even time for one pair, because turns are slow or exceed a limit.
     """
     for _ in range(2):  # kernels are compiled the first time
         seconds = engine.play_block(PairRange(RANDOM_PAIRING, 0, 1)).seconds
@@ -245,6 +245,9 @@ def _count_affordable_pairs(engine: BatchEngine, watch: Watchdog) -> int:
     pairs = min(PAIRS, int((PLANNED_SHARE * watch.seconds_left / seconds - OTHER_WORK) / PAIR_WORK))
     pace = f"two games against random took {seconds:.1f} seconds"
     if pairs < 1:
+        late_turns = engine.guarded_agents[0].list_faults_by_frequency(WAS_LATE, USED_UP)
+        if late_turns:  # more time would show nothing else
+            raise TooSlowError(late_turns[0].description)
         needed = watch.seconds - watch.seconds_left + seconds * (PAIR_WORK + OTHER_WORK) / PLANNED_SHARE
         raise TooSlowError(f"{pace}: this check needs up to {needed:.0f} seconds; --seconds {needed:.0f} allows them")
     if pairs < PAIRS:

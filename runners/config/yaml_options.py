@@ -68,7 +68,17 @@ def use_config_dir(folder: Path | None) -> Iterator[None]:
 
     Raises ``RequestError`` for a path that is not a folder.
     """
-    with search_user_folders([folder] if folder else []), initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
+    with use_config_dirs([folder] if folder else []):
+        yield
+
+
+@contextmanager
+def use_config_dirs(folders: Sequence[Path]) -> Iterator[None]:
+    """Inside the context, also read configurations from ``folders``; the first folder with an option is the one.
+
+    Raises ``RequestError`` for a path that is not a folder.
+    """
+    with search_user_folders(folders), initialize_config_dir(str(CONF_FOLDER), version_base="1.3"):
         yield
 
 

@@ -22,18 +22,20 @@ from pathlib import Path
 from quarto.errors import RequestError
 from quarto.sources import project_root
 from runners.hosting.sandbox_supervisor import build_rights_command
-from runners.hosting.subprocesses import PIPE, Sandbox, start_command
+from runners.hosting.subprocesses import PIPE, Limits, Sandbox, read_command_output_until_limit, start_command
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 SYSTEM_SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "java*")  # in /etc
 PACKAGES = ("quarto", "agents", "analytics", "runners", "conf")  # of this project
 # The environment variables that a program in the sandbox gets; others may hold passwords.
 VARIABLES = re.compile(r"PATH|LANG|LC_\w+|TZ|LD_LIBRARY_PATH|JAVA_HOME|(OMP|OPENBLAS|MKL|NUMBA|NUMEXPR)_NUM_THREADS")
+PYTHON = re.compile(r"python[\d.]*")  # the name of a Python interpreter, or of a shim
 TMP, HOME = "/tmp", "/tmp/home"  # noqa: S108  (a folder that only the sandbox has)
 TMP_MEGABYTES = 64  # for /tmp with the home in it, and as much for /dev/shm
 MIN_PROCESSES, PROCESSES_A_CORE = 64, 2  # threads count too, and libraries of arrays start one for each core
 OLDEST_LINUX = (5, 14)  # earlier ones count the processes of a user across all namespaces
 PROBE_SECONDS = 20.0
+MAX_PATH_BYTES = 4096
 INSTEAD = "isolation=process plays without a sandbox, with your rights"
 
 
@@ -52,15 +54,15 @@ def build_sandbox(visible: Iterable[Path], processes: int | None = None, folder:
     """
     processes = processes or MIN_PROCESSES + PROCESSES_A_CORE * (os.cpu_count() or 1)
     sandbox = Sandbox(_build_command([*_list_own_paths(), *visible], folder), _build_variables(), processes)
-    obstacle = _find_obstacle()
+    obstacle = find_sandbox_obstacle()
     if obstacle:
         raise RequestError(f"isolation=sandbox: {obstacle}; {INSTEAD}")
     return sandbox
 
 
 @functools.cache
-def _find_obstacle() -> str:
-    """Return why there can be no sandbox on this machine, or "" if there can be one."""
+def find_sandbox_obstacle() -> str:
+    """Return in one line why there can be no sandbox on this machine, or "" if there can be one."""
     if sys.platform != "linux":
         return "there are sandboxes on Linux only"
     for program, package in (("bwrap", "bubblewrap"), ("prlimit", "util-linux"), ("setpriv", "util-linux")):
@@ -177,6 +179,33 @@ def list_program_paths(program: str) -> list[Path]:
         is_installation = path.parent.name == "bin" and (prefix / "lib").is_dir() and not _is_protected(prefix)
         paths.append(prefix if is_installation else path)
     return paths
+
+
+def find_interpreter_behind_shim(program: str) -> str:
+    """Return the path of the Python interpreter that a program named ``python…`` starts, or else ``program``.
+
+    Managers of versions, such as pyenv, put programs (shims) on the path for programs, which start the version that is
+    set. A sandbox has neither these settings nor the folders of all versions, so the shim is asked outside. It must
+    therefore be a program of the user's path, and not a file that belongs to a player.
+
+    Args:
+        program: The path of the program.
+
+    """
+    target = Path(program).resolve()
+    if not PYTHON.fullmatch(Path(program).name):
+        return program
+    with target.open("rb") as file:
+        is_interpreter = PYTHON.fullmatch(target.name) and file.read(2) != b"#!"
+    return program if is_interpreter else _ask_shim(program)
+
+
+@functools.cache
+def _ask_shim(program: str) -> str:
+    """Return the path of the interpreter that a shim starts, or the shim if it starts none."""
+    command = [program, "-I", "-c", "import sys; sys.stdout.write(sys.executable)"]
+    output = os.fsdecode(read_command_output_until_limit(command, PROBE_SECONDS, Limits(output_bytes=MAX_PATH_BYTES)))
+    return output if os.path.isfile(output) else program  # noqa: PTH113  (false for any text, where Path may raise)
 
 
 def _follow_links(path: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from analytics.store.texts import format_count_with_noun, to_line
 from quarto.errors import ArenaError
 from runners.authoring.agent_check import CheckResult, format_check_results, run_checks
 from runners.league.entries import build_entry_spec
-from runners.league.entry_reports import report_path, write_entry_report
+from runners.league.entry_reports import remove_league_path, report_path, write_entry_report
 from runners.league.league_file import Entry, League
 
 DEFAULT_SECONDS = 60.0  # for each entry
@@ -47,7 +47,7 @@ def _run_entry_checks(league: League, entry: Entry, isolation: str, max_seconds:
         spec = build_entry_spec(league, entry, isolation)
         return list(run_checks(spec, league.rules, league.seed, max_seconds=max_seconds))
     except ArenaError as error:
-        return [CheckResult("can play", False, str(error))]
+        return [CheckResult("can play", False, remove_league_path(league.folder, str(error)))]
 
 
 def _summarise(league: League, entry: Entry, results: list[CheckResult]) -> EntryCheck:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.base import agent as agent_interface
 from analytics.store.texts import to_line
 from quarto.errors import RequestError, suggest_valid_names
 from runners.arena.identities import to_module_name
@@ -20,13 +18,14 @@ from runners.config.yaml_options import (
     list_options,
     load_option,
     select_parameters,
-    use_config_dir,
+    use_config_dirs,
 )
+from runners.hosting.sandbox import find_sandbox_obstacle
+from runners.league.entry_folders import check_agent_folder, check_visible_folder, list_agent_folders
 from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import ENTRIES_FOLDER, LEAGUE_FILE, Entry, League, read_league
 
 SANDBOX, PROCESS = "sandbox", "process"
-SANDBOX_PROGRAM = "bwrap"
 FOREIGN_KEYS = ("_target_", "files", "paths", "starts_programs", "reads", "default_player", "tactical")
 
 
@@ -36,8 +35,7 @@ def open_league(folder: Path) -> Iterator[League]:
 
     Raises ``RequestError`` if the file of the league is not valid. An entry that cannot be built is no such error.
     """
-    entries_folder = folder / ENTRIES_FOLDER
-    with use_config_dir(entries_folder if entries_folder.is_dir() else None):
+    with use_config_dirs(list_agent_folders(folder)):
         league = read_league(folder)
         check_kinds_and_keys(league)
         yield league
@@ -53,13 +51,13 @@ def check_kinds_and_keys(league: League) -> None:
                 raise RequestError(f"{subject}: agent {to_line(name, 80)!r}: write its parameters as keys beside agent")
             raise RequestError(
                 f"{subject}: agent {to_line(name, 80)!r} does not exist{suggest_valid_names(name, agents)}; an agent "
-                f"of your own has its yaml in {league.folder / ENTRIES_FOLDER / 'agent'}"
+                f"of your own has its yaml in {league.folder / ENTRIES_FOLDER}/NAME/agent/"
             )
         if name not in keys_by_agent:
             keys_by_agent[name] = _list_valid_keys_or_none(name)
         for key in entry.settings:
             if key in FOREIGN_KEYS:
-                raise RequestError(f"{subject}: key {key!r} belongs into the yaml of an agent, {ENTRIES_FOLDER}/agent/")
+                raise RequestError(f"{subject}: key {key!r} belongs into the yaml of an agent, entries/NAME/agent/")
             if keys_by_agent[name] and key not in keys_by_agent[name]:
                 raise RequestError(f"{subject} has no key {key!r:.80}{suggest_valid_names(key, keys_by_agent[name])}")
 
@@ -106,26 +104,15 @@ def choose_isolation(league: League, trust_agents: bool) -> tuple[str, str]:
     agents = dict.fromkeys(entry.settings["agent"] for entry in league.entries)
     if league.isolation != SANDBOX or not any(map(_is_third_party, agents)):
         return PROCESS, ""
-    obstacle = _describe_sandbox_obstacle()
+    obstacle = find_sandbox_obstacle()
     if not obstacle:
         return SANDBOX, ""
     if not trust_agents:
         raise RequestError(
-            f"{obstacle}, so entries would run as you, with all your rights: look at their code, then allow it with "
-            "--trust-agents"
+            f"no sandbox: {obstacle}; without one, entries would run as you, with all your rights: look at their code, "
+            "then allow it with --trust-agents"
         )
-    return PROCESS, f"{obstacle}, so entries run as you, with all your rights"
-
-
-def _describe_sandbox_obstacle() -> str:
-    """Describe why there is no sandbox; return "" if there is one."""
-    if SANDBOX not in agent_interface.ISOLATIONS:
-        return "this version has no sandbox"
-    if shutil.which(SANDBOX_PROGRAM) is None:
-        return (
-            f"there is no sandbox without the program {SANDBOX_PROGRAM} (on Debian and Ubuntu: apt install bubblewrap)"
-        )
-    return ""
+    return PROCESS, f"no sandbox: {obstacle}; so entries run as you, with all your rights"
 
 
 def _is_third_party(agent: str) -> bool:
@@ -162,10 +149,15 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
     }
     folder = settings.get("folder")
     if "folder" in path_keys and folder is not None and not Path(folder).is_dir():
-        raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in {league.folder}")
-    is_limited = _has_third_party_code(entry.settings["agent"], yaml_settings)
-    limits = league.limits.to_settings() | {"isolation": isolation} if is_limited else {}
-    return agent_from_entry({**limits, **settings, "name": entry.name}, league.root, trusted=True)
+        raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in the folder of the league")
+    if _has_third_party_code(entry.settings["agent"], yaml_settings):
+        target = find_target(f"agent '{entry.settings['agent']}'", yaml_settings)
+        check_agent_folder(league.folder, entry.settings["agent"], to_module_name(target))
+        settings = league.limits.to_settings() | {"isolation": isolation} | settings
+    if settings.get("isolation") == SANDBOX:
+        for key in path_keys:
+            check_visible_folder(league.folder, key, settings.get(key))
+    return agent_from_entry({**settings, "name": entry.name}, league.root, trusted=True)
 
 
 def _resolve_paths(folder: Path, value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from analytics.store.texts import TABS_AND_LINE_ENDS, escape_hidden
@@ -17,6 +19,16 @@ def report_path(folder: Path, name: str) -> Path:
     return folder / REPORTS_FOLDER / f"{name}.txt"
 
 
+def remove_league_path(folder: Path, text: str) -> str:
+    """Remove the path of the league's folder, absolute or from the current folder, from the paths in a text.
+
+    A page for everybody shows the text, and it is the same wherever the league is.
+    """
+    paths = {str(folder.absolute()), str(folder.resolve()), os.path.relpath(folder)} - {"."}
+    pattern = "|".join(re.escape(path) for path in sorted(paths))
+    return re.sub(rf"(?<![\w./-])({pattern})/", "", text)
+
+
 def write_entry_report(folder: Path, name: str, text: str) -> None:
     """Write the report on an entry. Raises ``FailureError`` if it cannot be written."""
     path = report_path(folder, name)
@@ -24,6 +36,7 @@ def write_entry_report(folder: Path, name: str, text: str) -> None:
         path.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise FailureError(f"{path.parent} cannot be written: {error.strerror or error}") from error
+    text = remove_league_path(folder, text)
     visible = escape_hidden(text[:MAX_REPORT_CHARACTERS].rstrip("\n"), TABS_AND_LINE_ENDS)
     write_file(path, f"{visible}\n".encode(errors="replace"))
 

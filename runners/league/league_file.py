@@ -121,21 +121,7 @@ def read_league(folder: Path) -> League:
     """
     path = folder / LEAGUE_FILE
     text = _read_text(path)
-    values = _parse_yaml(path, text)
-    valid_keys = _LeagueFields.__struct_fields__
-    _check_keys(f"{path}", values, valid_keys)
-    _check_keys(f"{path}: limits", values.get("limits") or {}, LeagueLimits.__struct_fields__)
-    try:
-        fields = convert_values({key: value for key, value in values.items() if value is not None}, _LeagueFields)
-    except RecordError as error:
-        raise RequestError(f"{path}: {error}") from error
-    _check_choice(path, "plan", fields.plan, PLANS)
-    _check_choice(path, "isolation", fields.isolation, ISOLATIONS)
-    if fields.games % 2:
-        raise RequestError(
-            f"{path}: games: {fields.games} is odd, and games come in pairs with the seats swapped: write "
-            f"{fields.games + 1}"
-        )
+    fields = _parse_fields(path, text)
     entries = tuple(_list_entries(path, fields.entries))
     _check_anchors(path, fields, [entry.name for entry in entries])
     return League(
@@ -155,6 +141,25 @@ def read_league(folder: Path) -> League:
         regret=fields.regret,
         entries=entries,
     )
+
+
+def _parse_fields(path: Path, text: str) -> _LeagueFields:
+    """Parse the keys of the file, and check each of them on its own, except the entries."""
+    values = _parse_yaml(path, text)
+    _check_keys(f"{path}", values, _LeagueFields.__struct_fields__)
+    _check_keys(f"{path}: limits", values.get("limits") or {}, LeagueLimits.__struct_fields__)
+    try:
+        fields = convert_values({key: value for key, value in values.items() if value is not None}, _LeagueFields)
+    except RecordError as error:
+        raise RequestError(f"{path}: {error}") from error
+    _check_choice(path, "plan", fields.plan, PLANS)
+    _check_choice(path, "isolation", fields.isolation, ISOLATIONS)
+    if fields.games % 2:
+        raise RequestError(
+            f"{path}: games: {fields.games} is odd, and games come in pairs with the seats swapped: write "
+            f"{fields.games + 1}"
+        )
+    return fields
 
 
 def _read_text(path: Path) -> str:

@@ -16,6 +16,7 @@ from runners.arena.code_fingerprints import fingerprint_agent_code, fingerprint_
 from runners.arena.experiment import count_missing_games
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.league.entries import build_entry_spec
+from runners.league.entry_reports import remove_league_path
 from runners.league.league_file import League
 from runners.terminal.files import write_file
 
@@ -50,6 +51,7 @@ class MatchNote(JsonRecord, frozen=True):
     first: str
     second: str
     run_id: str
+    games: int = 0  # that it is to have; under a budget the greatest number, until its share is known
     faults: tuple[str, ...] = ()  # why entries forfeited games
     error: str = ""  # why the match could not be played
 
@@ -100,7 +102,7 @@ def build_players(league: League, isolation: str) -> tuple[list[BuiltEntry], dic
             spec = build_entry_spec(league, entry, isolation)
             players.append(BuiltEntry(entry.name, spec, fingerprint_agent_code(spec, spec.build())))
         except RequestError as error:  # an agent's own exceptions become one where the agent is built
-            errors[entry.name] = to_line(str(error), MAX_REASON_CHARACTERS)
+            errors[entry.name] = to_line(remove_league_path(league.folder, str(error)), MAX_REASON_CHARACTERS)
     return players, errors
 
 
@@ -143,17 +145,27 @@ def list_matches_lacking_games(
 
 
 def update_notes(
-    notes: LeagueNotes, matches: Iterable[Match], players: Iterable[BuiltEntry], errors: Mapping[str, str]
+    notes: LeagueNotes, matches: Iterable[Match], games: int, players: Iterable[BuiltEntry], errors: Mapping[str, str]
 ) -> LeagueNotes:
-    """Return the notes about the present matches; what was noted about a run that is still played is kept."""
+    """Return the notes about the present matches; the texts about a run that is still played are kept.
+
+    ``games`` is the number of games that each match is to have.
+    """
     old_notes = {note.run_id: note for note in notes.matches}
+    new_notes = (old_notes.get(match.run_id, MatchNote(match.first, match.second, match.run_id)) for match in matches)
     return LeagueNotes(
-        tuple(old_notes.get(match.run_id, MatchNote(match.first, match.second, match.run_id)) for match in matches),
+        tuple(msgspec.structs.replace(note, games=games) for note in new_notes),
         (
             *(EntryNote(player.name, player.code) for player in players),
             *(EntryNote(name, error=error) for name, error in errors.items()),
         ),
     )
+
+
+def set_match_games(notes: LeagueNotes, games_by_run: Mapping[str, int]) -> LeagueNotes:
+    """Return the notes with the number of games that each match is to have, by run; other matches keep theirs."""
+    matches = (msgspec.structs.replace(note, games=games_by_run.get(note.run_id, note.games)) for note in notes.matches)
+    return msgspec.structs.replace(notes, matches=tuple(matches))
 
 
 def add_to_match_note(notes: LeagueNotes, match: Match, faults: Iterable[str] = (), error: str = "") -> LeagueNotes:

@@ -28,5 +28,5 @@ def create_and_describe_league_files(folder: Path) -> dict[Path, str]:
     except OSError as error:
         raise FailureError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     with use_config_dir(None):
-        agent_files = create_and_describe_agent_files(SAMPLE_AGENT, "choose", folder / ENTRIES_FOLDER)
+        agent_files = create_and_describe_agent_files(SAMPLE_AGENT, "choose", folder / ENTRIES_FOLDER / SAMPLE_AGENT)
     return {folder / LEAGUE_FILE: "who plays, by which rules, how often, within which limits", **agent_files}

@@ -18,16 +18,18 @@ from runners.arena.request import RunRequest
 from runners.arena.storage import ArchiveOptions
 from runners.hosting.guarded_agent import GuardedAgent, StuckError
 from runners.league.budget import FIRST_GAMES, SHARES, share_games
-from runners.league.entry_reports import write_entry_report
+from runners.league.entry_reports import remove_league_path, write_entry_report
 from runners.league.league_file import League
 from runners.league.matches import (
     MAX_REASON_CHARACTERS,
+    LeagueNotes,
     Match,
     add_to_match_note,
     build_players,
     list_matches,
     list_matches_lacking_games,
     read_notes,
+    set_match_games,
     update_notes,
     write_notes,
 )
@@ -86,7 +88,7 @@ class LeaguePlay:
         players, self._errors = build_players(league, options.isolation)
         self._players = {player.name: player for player in players}
         self._matches = list_matches(league, players)
-        self._notes = update_notes(read_notes(league.folder), self._matches, players, self._errors)
+        self._notes = update_notes(read_notes(league.folder), self._matches, league.games, players, self._errors)
         self._ready = set[str]()  # entries that were set up for the rules
         self._played = dict[str, int]()  # games that this call played, by run
 
@@ -113,7 +115,10 @@ class LeaguePlay:
         self._play_up_to(self._give_all(FIRST_GAMES))
         for share in SHARES:
             paces, played = self._measure_paces()
-            self._play_up_to(share_games(paces, played, self._league.games, share * budget))
+            games_by_run = share_games(paces, played, self._league.games, share * budget)
+            self._play_up_to(games_by_run)
+        if not self._stop.is_set():
+            self._write_changed_notes(set_match_games(self._notes, games_by_run))
 
     def _give_all(self, games: int) -> dict[str, int]:
         """Return the same number of games for each match, by run."""
@@ -148,7 +153,8 @@ class LeaguePlay:
             try:
                 GuardedAgent(self._players[name].spec.build(), name, self._league.rules)
             except RequestError as error:
-                self._note_broken_entry(name, to_line(str(error), MAX_REASON_CHARACTERS))
+                text = remove_league_path(self._league.folder, str(error))
+                self._note_broken_entry(name, to_line(text, MAX_REASON_CHARACTERS))
             else:
                 self._ready.add(name)
         return name in self._ready
@@ -157,7 +163,7 @@ class LeaguePlay:
         self._errors[name] = error
         write_entry_report(self._league.folder, name, f"cannot play: {error}")
         players = [player for player in self._players.values() if player.name not in self._errors]
-        self._notes = update_notes(self._notes, self._matches, players, self._errors)
+        self._notes = update_notes(self._notes, self._matches, self._league.games, players, self._errors)
         write_notes(self._league.folder, self._notes)
 
     def _play_match(self, match: Match, games: int) -> None:
@@ -180,7 +186,10 @@ class LeaguePlay:
             self._played[match.run_id] = self._played.get(match.run_id, 0) + outcome.played
         except (RequestError, StuckError) as error:
             reason = str(error)
-        notes = add_to_match_note(self._notes, match, faults, reason)
+        *faults, reason = (remove_league_path(self._league.folder, text) for text in (*faults, reason))
+        self._write_changed_notes(add_to_match_note(self._notes, match, faults, reason))
+
+    def _write_changed_notes(self, notes: LeagueNotes) -> None:
         if notes != self._notes:
             self._notes = notes
             write_notes(self._league.folder, notes)

@@ -129,11 +129,7 @@ def _remove_files(folder: Path, names: Iterable[str]) -> None:
     """Remove files of an earlier site. Names that this program cannot have written are ignored."""
     for name in names:
         path = PurePosixPath(name)
-        if (
-            len(path.parts) == 2
-            and path.parts[0] in ("players", "data")
-            and path.suffix in (".html", ".csv", ".parquet")
-        ):
+        if len(path.parts) == 2 and path.parts[0] in SUBFOLDERS and path.suffix in ENDINGS:
             (folder / path).unlink(missing_ok=True)
 
 

@@ -24,6 +24,7 @@ from analytics.questions.columns import (
     text_column,
 )
 from analytics.questions.pairings import Crosstable, build_crosstable
+from analytics.questions.ranking import MIN_RANKED_GAMES
 from analytics.questions.ratings import Ratings
 from analytics.questions.selection import describe_pairings_of_identical_games, select_whole_runs
 from analytics.questions.sql.database import OpenArchive
@@ -48,6 +49,7 @@ STANDINGS_SCHEMA = {
     "remark": pl.String(),
 }
 FIRST_POSITION = ", first in position"  # before the place of a fault and the number of times
+MATCH_COUNT = re.compile(r": (once|[\d,]+ times)$")  # at the end of a fault: how often it happened in one match
 MAX_IDENTICAL = 5  # pairings of identical games that are named
 NOT_PLAYED = "no games yet: 'qarena league play' plays them"
 UNJUDGED = "regret is missing, because no decision is judged yet"
@@ -93,13 +95,8 @@ class LeagueResults:
     @property
     def missing_matches(self) -> int:
         """The number of matches that lack games, or have none."""
-        records = self.data.records
-        complete = sum(
-            self.data.selection.games_by_run[note.run_id] >= records[note.run_id].games
-            for note in self.match_notes
-            if note.run_id in records
-        )
-        return len(self.match_notes) - complete
+        games_by_run = self.data.selection.games_by_run
+        return sum(games_by_run.get(note.run_id, 0) < max(note.games, 1) for note in self.match_notes)
 
     def list_faults(self, name: str) -> list[str]:
         """List why an entry forfeited games, and what else was noted about it; of each kind, the first case."""
@@ -107,8 +104,8 @@ class LeagueResults:
         lines = [fault for note in self.match_notes for fault in note.faults if fault.startswith(prefix)]
         faults = dict[str, str]()
         for line in lines:
-            kind = re.sub(r"\d+", "", line.partition(FIRST_POSITION)[0])  # without counts, which differ by match
-            faults.setdefault(kind, line.removeprefix(prefix))
+            kind = re.sub(r"[\d,]+", "", line.partition(FIRST_POSITION)[0])  # without counts, which differ by match
+            faults.setdefault(kind, MATCH_COUNT.sub("", line.removeprefix(prefix)))
         return [*faults.values()]
 
     def describe_entry(self, name: str) -> str:
@@ -118,7 +115,7 @@ class LeagueResults:
             return f"cannot play: {error}"
         errors = [note.error for note in self.match_notes if note.error and name in (note.first, note.second)]
         faults = self.list_faults(name)
-        more = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
+        more = f"; {format_count_with_noun(len(faults) - 1, 'more fault')}" if len(faults) > 1 else ""
         return f"{faults[0]}{more}" if faults else next(iter(errors), "")
 
     @cached_property
@@ -222,6 +219,8 @@ def build_standings_table(frame: pl.DataFrame, title: str, links: Mapping[str, s
         number_column("forfeits", frame["forfeits"], drop_priority=1),
     ]
     legend = "Elo: the mean is 0; score in %, a draw counts half; regret: half-points given up a decision"
+    if frame["rank"].null_count():
+        legend += f"; no rank: fewer than {MIN_RANKED_GAMES} games, or a rating without a bound"
     return Table(title, columns, legend=legend)
 
 
@@ -268,9 +267,17 @@ def list_notes(results: LeagueResults) -> list[str]:
 
 
 def _describe_identical_games(results: LeagueResults) -> list[str]:
-    """Describe the matches in which all pairs of games are the same, without those that one entry forfeited whole."""
-    forfeiting = {agent for agent, _ in results.ratings.forfeited} if results.ratings else set()
-    run_ids = [run_id for run_id, record in results.data.records.items() if not forfeiting & {*record.labels}]
+    """Describe the matches in which all pairs of games are the same, without those of forfeited games only."""
+    forfeited = {
+        (result.first, result.second)
+        for result in results.data.results_summed_over_runs
+        if sum(result.forfeits) == result.games
+    }
+    run_ids = [
+        note.run_id
+        for note in results.match_notes
+        if note.run_id in results.data.records and (note.first, note.second) not in forfeited
+    ]
     lines = describe_pairings_of_identical_games(results.data.opened, run_ids)
     more = len(lines) - MAX_IDENTICAL
     return [

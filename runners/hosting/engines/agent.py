@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from runners.hosting.engines.compliance import RuleCheck, try_protocol_rules
 from runners.hosting.engines.process import FLUSH_HINT, EngineError, EngineProcess, quote_line
 from runners.hosting.engines.protocol import describe_expected_turn, format_position_lines
 from runners.hosting.game_time import RemotePlayer
-from runners.hosting.sandbox import build_sandbox, list_program_paths, list_surroundings
+from runners.hosting.sandbox import build_sandbox, find_interpreter_behind_shim, list_program_paths, list_surroundings
 from runners.hosting.subprocesses import Sandbox
 
 SAMPLE_COMMAND = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
@@ -57,6 +58,7 @@ class Engine:
                 "write the program and its arguments, command='./my_engine --depth 3'"
             )
         self._command = [program, *words[1:]]
+        self._is_on_path = os.sep not in words[0]
         self._limits = limits or AgentLimits()
 
     @property
@@ -77,15 +79,18 @@ class Engine:
 
         Raises ``RequestError`` if the engine fails.
         """
-        sandbox = self._build_sandbox() if self._limits.is_sandboxed else None
-        return EngineProcess(self._command, rules, self._limits.memory_megabytes, sandbox)
+        if not self._limits.is_sandboxed:
+            return EngineProcess(self._command, rules, self._limits.memory_megabytes)
+        program, *arguments = self._command
+        command = [find_interpreter_behind_shim(program) if self._is_on_path else program, *arguments]
+        return EngineProcess(command, rules, self._limits.memory_megabytes, self._build_sandbox(command))
 
-    def _build_sandbox(self) -> Sandbox:
+    def _build_sandbox(self, command: Sequence[str]) -> Sandbox:
         """Build a sandbox in which the program, and the files and folders that its arguments name, are visible.
 
         A file is visible with the folder that it is in, as far as ``list_surroundings`` allows.
         """
-        program, *arguments = self._command
+        program, *arguments = command
         named = [Path(program), *(Path(word.rpartition("=")[2]).expanduser() for word in arguments)]
         visible = [*list_program_paths(program), *(near for path in named for near in list_surroundings(path))]
         return build_sandbox(visible, self._limits.processes, Path.cwd())

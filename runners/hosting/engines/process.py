@@ -29,6 +29,8 @@ SHOWN_CHARACTERS = 200  # length to which messages cut a quoted answer or line o
 MAX_ERROR_BYTES = 1 << 16  # size of standard error's end that is kept
 LOGGED_LINES = 10  # lines of standard error's end that are logged
 ERROR_PATTERN = re.compile("error|panic|exception|fatal|abort|failed|assert", re.IGNORECASE)
+SHELL_EXIT_CODES = (126, 127)  # of a script whose program cannot be run, or is not found
+SANDBOX_HINT = " (a program that it starts is not in the sandbox, which has the system's and those in its own folder)"
 FLUSH_HINT = "it may leave an answer out, or not flush its output"
 
 
@@ -232,9 +234,11 @@ class EngineProcess:
             for line in self._error_output.read_since(self._earlier_error_bytes, QUIT_SECONDS).splitlines()
             if line.strip()
         ]
-        limit = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
+        hint = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
+        if self._sandbox and code in SHELL_EXIT_CODES:
+            hint = SANDBOX_HINT
         cause = f": {_find_main_error(error_lines):.{SHOWN_CHARACTERS}}" if error_lines else ""
-        error = EngineError(f"{describe_exit(code)}{limit}{cause}")
+        error = EngineError(f"{describe_exit(code)}{hint}{cause}")
         if error_lines:
             error.add_note("\n".join(["The end of its standard error:", *error_lines[-LOGGED_LINES:]]))
         return error

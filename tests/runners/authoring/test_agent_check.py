@@ -268,6 +268,25 @@ def test_a_slow_agent_plays_the_games_that_its_time_allows(
     assert re.search(r"took \d\.\d seconds: this check needs up to \d+ seconds; --seconds \d+ allows", late.text)
 
 
+class Late(OneByOne):
+    """Takes longer than its limit for every turn."""
+
+    def choose(self, position: Position, rng: np.random.Generator) -> tuple[int, int]:
+        time.sleep(0.05)
+        return super().choose(position, rng)
+
+
+def test_an_agent_that_exceeds_its_limit_is_told_so_and_not_that_the_check_needs_more_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agent_check, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(agent_check, "OTHER_WORK", 10**9)
+    monkeypatch.setattr("runners.hosting.timed_agents.MAX_STUCK_TURNS", 1000)
+    limits = AgentLimits(0.001)
+    (late,) = run_checks(AgentSpec("it", f"{HERE}.Late", {}, limits=limits, trusted=True), CLASSIC, 1)
+    assert late.text.startswith("took too long for a turn, first in position")
+
+
 def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_check, "PAIRS", 1)
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}

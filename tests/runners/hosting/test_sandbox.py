@@ -39,7 +39,7 @@ from tests.paths import ROOT
 from tests.runners.experiments import run_qarena
 
 HOSTILE = Path(__file__).parent / "hostile"
-OBSTACLE = sandbox._find_obstacle()
+OBSTACLE = sandbox.find_sandbox_obstacle()
 NEEDS_SANDBOX = pytest.mark.skipif(bool(OBSTACLE), reason=f"no sandbox here: {OBSTACLE}")
 LATEST_SECONDS = 10.0  # to wait for what must happen: a failure takes so long, a success does not
 LIMITS: dict[str, Any] = {"turn_seconds": 20.0, "megabytes": 500, "processes": 80}
@@ -295,14 +295,14 @@ def test_isolation_is_no_part_of_a_run(entry: Entry) -> None:
 def test_where_there_is_no_sandbox_one_line_says_so(
     platform: str, programs: set[str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox._find_obstacle.cache_clear()
+    sandbox.find_sandbox_obstacle.cache_clear()
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(shutil, "which", lambda name: name if name in programs else None)
     try:
         with pytest.raises(RequestError, match=f"^isolation=sandbox: {text}") as raised:
             build_sandbox([])
     finally:
-        sandbox._find_obstacle.cache_clear()
+        sandbox.find_sandbox_obstacle.cache_clear()
     assert "\n" not in str(raised.value)
 
 
@@ -312,6 +312,38 @@ def test_a_folder_that_only_root_can_read_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     with pytest.raises(RequestError, match=f"chmod -R o\\+rX {tmp_path}"):
         build_sandbox([tmp_path])
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Write a program that a shell runs."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@NEEDS_SANDBOX
+def test_an_engine_in_python_plays_where_python_is_a_shim(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = write_program(entry.folder.parent / "manager" / "launcher", f'exec {sys.executable} "$@"')
+    shim = write_program(entry.folder.parent / "shims" / "python3", f'exec {launcher} "$@"')
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    limits = AgentLimits(**{**LIMITS, "isolation": "sandbox"})
+    script = shutil.copy(ROOT / "runners/hosting/engines/examples/careful.py", entry.folder)
+    endings, reason = play(Engine(f"python3 -I -S {script}", limits))
+    assert ("forfeit" in f"{endings}", reason) == (False, "")
+    with pytest.raises(RequestError, match=r"exit code 127 \(a program that it starts is not in the sandbox"):
+        play(Engine(f"{shim} {script}", limits))  # no program of the path: it may belong to a player, so it is not run
+
+
+def test_only_what_is_named_python_is_asked_for_its_interpreter(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    other = write_program(tmp_path / "bin" / "engine", f"touch {started}")
+    assert sandbox.find_interpreter_behind_shim(str(other)) == str(other)
+    assert sandbox.find_interpreter_behind_shim(sys.executable) == sys.executable
+    assert not started.exists()
+    silent = write_program(tmp_path / "bin" / "python3.9", f"touch {started}")
+    assert sandbox.find_interpreter_behind_shim(str(silent)) == str(silent)
+    assert started.exists()
 
 
 def test_a_limit_of_processes_needs_a_sandbox() -> None:

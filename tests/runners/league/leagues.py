@@ -26,12 +26,19 @@ OWN_AGENTS = {
 
 def write_league(folder: Path, *entries: str, settings: str = QUICK) -> Path:
     """Write a league; each entry is the content of a mapping. Agents of its own come from ``OWN_AGENTS``."""
-    (folder / "entries" / "agent").mkdir(parents=True, exist_ok=True)
     for name, code in OWN_AGENTS.items():
-        (folder / "entries" / f"{name}.py").write_text(code)
-        (folder / "entries" / "agent" / f"{name}.yaml").write_text(f"_target_: {name}.Player\n")
+        write_own_agent(folder, name, code)
     lines = "".join(f"  - {{{entry}}}\n" for entry in entries)
     (folder / "league.yaml").write_text(f"{settings}entries:\n{lines}")
+    return folder
+
+
+def write_own_agent(league: Path, name: str, code: str, yaml: str = "") -> Path:
+    """Write an agent of a league's own in a folder of its own, and return this folder."""
+    folder = league / "entries" / name
+    (folder / "agent").mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(code)
+    (folder / "agent" / f"{name}.yaml").write_text(yaml or f"_target_: {name}.Player\n")
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -77,19 +78,24 @@ def test_all_meet_all_and_in_a_gauntlet_the_anchors(tmp_path: Path) -> None:
         assert {frozenset(pair) for pair in list_meetings(league)} == {*map(frozenset, ("ab", "ac", "ad", "cb", "cd"))}
 
 
-def test_without_a_sandbox_entries_of_others_must_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _program: None)
-    monkeypatch.setattr("agents.base.agent.ISOLATIONS", ("thread", "process", "sandbox"))
+@pytest.mark.parametrize(
+    "obstacle", ["there is no program bwrap: install it (apt install bubblewrap)", "bubblewrap fails (no permissions)"]
+)
+def test_without_a_sandbox_entries_of_others_must_be_trusted(
+    tmp_path: Path, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "find_sandbox_obstacle", lambda: obstacle)
     own = write_league(
         tmp_path / "own", "name: a, agent: league_first", "name: b, agent: random", settings="games: 2\n"
     )
     with opened(own) as league:
-        with pytest.raises(RequestError, match=r"apt install bubblewrap.*entries would run as you.*--trust-agents"):
+        with pytest.raises(RequestError, match=rf"{re.escape(obstacle)}; .*entries would run as you.*--trust-agents"):
             choose_isolation(league, trust_agents=False)
-        assert choose_isolation(league, trust_agents=True)[0] == "process"
-        monkeypatch.setattr("shutil.which", lambda _program: "/usr/bin/bwrap")
+        isolation, note = choose_isolation(league, trust_agents=True)
+        assert (isolation, obstacle in note) == ("process", True)
+        monkeypatch.setattr(entries, "find_sandbox_obstacle", lambda: "")
         assert choose_isolation(league, trust_agents=False) == ("sandbox", "")
-    monkeypatch.setattr("shutil.which", lambda _program: None)
+    monkeypatch.setattr(entries, "find_sandbox_obstacle", lambda: obstacle)
     shipped = write_league(tmp_path / "ours", "name: a, agent: mcts", "name: b, agent: random", settings="games: 2\n")
     with opened(shipped) as league:
         assert choose_isolation(league, trust_agents=False) == ("process", "")
@@ -102,7 +108,7 @@ def test_limits_are_those_of_the_league_unless_an_entry_has_its_own(tmp_path: Pa
         "name: own, agent: league_first",
         "name: freed, agent: league_first, turn_seconds: null",
         "name: ours, agent: rule_based",
-        "name: engine, agent: engine, command: python3 entries/league_first.py",
+        "name: engine, agent: engine, command: python3 entries/league_first/league_first.py",
         settings=settings,
     )
     with opened(folder) as league:
@@ -110,5 +116,5 @@ def test_limits_are_those_of_the_league_unless_an_entry_has_its_own(tmp_path: Pa
     assert specs["own"].limits.turn_seconds == specs["engine"].limits.turn_seconds == 3
     assert (specs["freed"].limits.turn_seconds, specs["freed"].limits.megabytes) == (None, 500)
     assert not specs["ours"].limits.is_limited
-    assert specs["engine"].params["command"] == f"python3 {folder / 'entries' / 'league_first.py'}"
+    assert specs["engine"].params["command"] == f"python3 {folder / 'entries' / 'league_first' / 'league_first.py'}"
     assert [spec.label for spec in specs.values()] == ["own", "freed", "ours", "engine"]

@@ -17,10 +17,10 @@ from runners.arena.spec import RunSpec
 from runners.config.agents import load_agent
 from runners.league.budget import share_games
 from runners.league.checking import check_entries
-from runners.league.entry_reports import read_entry_report
+from runners.league.entry_reports import read_entry_report, remove_league_path
 from runners.league.matches import read_notes
 from runners.league.standings import load_league_results
-from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league
+from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league, write_own_agent
 
 THREE = ("name: ann, agent: rule_based", "name: bob, agent: semi_random", "name: carl, agent: random")
 
@@ -78,7 +78,7 @@ def test_a_league_that_was_stopped_gives_the_same_table(tmp_path: Path) -> None:
 def test_a_changed_entry_plays_its_matches_again_and_old_games_stay(tmp_path: Path) -> None:
     entries = (f"name: own, agent: league_first, {HERE}", *THREE[:2])
     first = play(write_league(tmp_path, *entries))
-    code = tmp_path / "entries" / "league_first.py"
+    code = tmp_path / "entries" / "league_first" / "league_first.py"
     code.write_text(f"{code.read_text()}\n# better now\n")
     changed = play(tmp_path)
     assert (changed.played_matches, changed.games) == (2, 8)
@@ -98,7 +98,7 @@ def test_broken_entries_do_not_stop_the_others(tmp_path: Path) -> None:
         f"name: hot, agent: league_hot, {HERE}",
         f"name: yaml, agent: league_yaml, {HERE}",
     )
-    (folder / "entries" / "agent" / "league_yaml.yaml").write_text("_target_: [\n")
+    write_own_agent(folder, "league_yaml", "", "_target_: [\n")
     outcome = play(folder)
     assert outcome.errors.keys() == {"lost", "nowhere", "yaml"}
     assert (outcome.matches, outcome.games) == (6, 24)
@@ -108,12 +108,24 @@ def test_broken_entries_do_not_stop_the_others(tmp_path: Path) -> None:
     assert {*standings["entry"][:2]} == {"ann", "bob"}
     remarks = dict(standings.select("entry", "remark").iter_rows())
     assert remarks["lost"].startswith("cannot play: ")
+    assert "(entries/league_lost/league_lost.py:1)" in remarks["lost"]  # no path of this machine, for all to see
+    assert str(tmp_path) not in "".join(filter(None, remarks.values())) + read_entry_report(folder, "lost")
     assert "answered with an illegal turn" in remarks["cheat"]
     assert "raised RuntimeError: <script>alert(1)</script>" in remarks["hot"]
     assert "\x1b" not in remarks["hot"]
+    assert not remarks["hot"].endswith("times")  # of its first match
     forfeits = dict(standings.select("entry", "forfeits").iter_rows())
     assert forfeits["cheat"] + forfeits["hot"] == 20  # all of their games: one of the two forfeits where they meet
     assert (forfeits["ann"], forfeits["lost"]) == (0, 0)
+
+
+def test_the_path_of_the_league_is_removed_where_it_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("ata")
+    text = f"'{tmp_path}/ata/entries/a.py' (ata/entries/a.py:3) in /elsewhere/ata/x, data/x and ata"
+    expected = "'entries/a.py' (entries/a.py:3) in /elsewhere/ata/x, data/x and ata"
+    assert remove_league_path(folder, text) == remove_league_path(tmp_path / "ata", text) == expected
+    assert remove_league_path(Path(), f"{tmp_path}/entries/a.py ./b.py") == "entries/a.py ./b.py"
 
 
 @pytest.mark.slow  # a process starts for each turn
@@ -179,6 +191,24 @@ def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Pa
     assert outcome.games == 6
     outcome = play(write_league(tmp_path, *THREE, settings="games: 40\nregret: false\nbudget: 2h\n"))
     assert outcome.games == 3 * 40 - 6
+
+
+def test_a_match_is_complete_with_its_share_of_a_budget_whatever_its_run_asked_for(tmp_path: Path) -> None:
+    def count_missing_matches() -> int:
+        with opened(tmp_path) as league, open_archive(league.root) as archive:
+            return load_league_results(league, archive).missing_matches
+
+    play(write_league(tmp_path, *THREE))
+    assert (count_missing_matches(), {note.games for note in read_notes(tmp_path).matches}) == (0, {4})
+    stop = threading.Event()
+    play(write_league(tmp_path, *THREE, settings=QUICK.replace("4", "8")), stop, StopAfter(stop, 1))
+    assert (count_missing_matches(), {note.games for note in read_notes(tmp_path).matches}) == (2, {8})
+    write_league(tmp_path, *THREE, settings=f"{QUICK.replace('4', '8')}budget: 0.000001s\n")
+    stop.set()
+    play(tmp_path, stop)
+    assert count_missing_matches() == 2  # its shares are not known yet
+    play(tmp_path)
+    assert (count_missing_matches(), {note.games for note in read_notes(tmp_path).matches}) == (0, {4, 8})
 
 
 def test_an_entry_that_breaks_when_it_is_set_up_has_no_match_that_lacks_games(tmp_path: Path) -> None:
