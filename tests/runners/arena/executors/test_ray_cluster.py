@@ -90,7 +90,7 @@ def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple
     printed = run_in_folder(tmp_path / "cluster", *RUN, *on_ray)  # which plays what is missing
     assert remove_times(printed[0]) == remove_times(expected[0])
     assert "9,000 games in" in printed[0]
-    assert printed[1] == expected[1] == ""
+    assert {printed[1], expected[1]} <= {"", "playing …\n"}  # said if it takes longer than half a second
     assert_same_rows(read_archive_rows(tmp_path / "cluster/games"), read_archive_rows(tmp_path / "thread/games"))
     archive = ArchiveStore.open(tmp_path / "cluster/games")
     assert verify_archive(archive).problems == []
