@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -50,6 +50,11 @@ class PairingResult:
     tally: Tally
     by_pairs: bool  # the games of a pair share an opening, so variances are over pairs
     clusters: Clusters | None = None  # where the two met again on the same openings: variances are over openings
+
+    @property
+    def with_agents_swapped(self) -> PairingResult:
+        """The result from the view of the second agent. It has no clusters, which belong to one view."""
+        return replace(self, first=self.second, second=self.first, tally=self.tally.with_agents_swapped, clusters=None)
 
     @property
     def games(self) -> int:

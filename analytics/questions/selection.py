@@ -248,8 +248,7 @@ class Selection:
 
     def has_whole_run(self, record: RunRecord) -> bool:
         """Return whether all games of this run are selected."""
-        stored_games = self.opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
-        return self.games_by_run[record.run_id] == stored_games
+        return self.games_by_run[record.run_id] == self.opened.archive.count_games_by_record(record)
 
     def read_game_ids(self, run_id: str) -> NDArray[np.int64]:
         """Return the ids of the selected games in one run, ascending."""
@@ -293,10 +292,7 @@ def select_games(opened: OpenArchive, where: str | None = None) -> Selection:
 
 def select_whole_runs(opened: OpenArchive, records: Sequence[RunRecord]) -> Selection:
     """Select all games of some runs, without reading a game. Runs without games are left out."""
-    counts = {
-        record.run_id: opened.archive.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
-        for record in records
-    }
+    counts = {record.run_id: opened.archive.count_games_by_record(record) for record in records}
     runs = tuple(check_record_format(record) for record in records if counts[record.run_id])
     return Selection(
         opened, run_condition_sql(run.run_id for run in runs), runs, tuple(counts[run.run_id] for run in runs)
@@ -513,8 +509,8 @@ def _read_ply_rows(opened: OpenArchive, game_keys: pl.DataFrame) -> pl.DataFrame
     if not files:
         return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY_COLUMNS, pl.Int64()))
     # A frame, and no list of numbers: DuckDB takes half a second to parse fourteen thousand of these.
-    wanted = game_keys.select(pl.col("game_id").unique())
-    rows = read_file_rows(opened, files, _PLY_COLUMNS, "game_id IN (SELECT game_id FROM wanted)", wanted=wanted)
+    games = game_keys.select(pl.col("game_id").unique())
+    rows = read_file_rows(opened, files, _PLY_COLUMNS, "game_id IN (SELECT game_id FROM game_keys)", game_keys=games)
     return rows.join(game_keys, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
 
 

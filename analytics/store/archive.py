@@ -224,14 +224,14 @@ class ArchiveStore:
         )
 
     def find_path_of_containing_file(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
-        """Among the files of a table, find the one that holds the games of a range, and return its path.
+        """Find the file of a table that holds the games of a range, and return its path.
 
         Raises the errors of ``find_containing_file``.
         """
         return self.folder(table, run_id) / self.find_containing_file(table, run_id, stored).name
 
     def find_containing_file(self, table: str, run_id: str, stored: StoredRange) -> StoredRange:
-        """Among the files of a table, find the one that holds the games of a range.
+        """Find the file of a table that holds the games of a range.
 
         If the range is a slice of a file, that file holds other games too. Raises ``FileNotFoundError`` if there is no
         such file.
@@ -252,7 +252,11 @@ class ArchiveStore:
 
     def count_games(self, run_id: str) -> int:
         """Count the games of a run. Raises ``FailureError`` if the run has no record."""
-        return self.list_effective_ranges(run_id).units * self.load_run(run_id).unit_line.games_a_pair
+        return self.count_games_by_record(self.load_run(run_id))
+
+    def count_games_by_record(self, record: RunRecord) -> int:
+        """Count the games of the run that has this record."""
+        return self.list_effective_ranges(record.run_id).units * record.unit_line.games_a_pair
 
     # Records.
 

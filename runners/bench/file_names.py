@@ -11,8 +11,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -26,7 +24,7 @@ from analytics.store.ranges import MAX_UNITS, Ranges, StoredRange, parse_file_na
 from analytics.tables.upkeep.compaction import list_compaction_groups
 from analytics.tables.upkeep.replacement_proof import select_replaced_files
 from quarto.errors import FailureError, RequestError
-from runners.arena.executors.base import MEBIBYTE
+from runners.arena.executors.base import MEBIBYTE, read_peak_bytes
 from runners.bench.timing import Figures
 
 T = TypeVar("T")
@@ -73,7 +71,7 @@ def bench_file_names(names: float) -> Figures:
 def _measure_names(periods: int) -> Figures:
     """Measure all stages for the names of ``periods`` periods."""
     count, end_unit = periods * NAMES_IN_PERIOD, periods * PERIOD * UNITS
-    archive, stages, before = ArchiveStore(Path("names-only")), dict[str, _Stage](), _read_peak_bytes()
+    archive, stages, before = ArchiveStore(Path("names-only")), dict[str, _Stage](), read_peak_bytes()
 
     def measure(stage: str, work: Callable[[], T]) -> T:
         gc.collect()
@@ -105,7 +103,7 @@ def _measure_names(periods: int) -> Figures:
     _check_count("derived ranges in use", len(derived), len(sums))
     _check_count("missing derived ranges", len(missing), periods * SUMMED_FILES)
     groups = measure("list_groups_to_merge", partial(_count_groups_to_merge, games, end_unit))
-    memory = _read_peak_bytes() - before
+    memory = read_peak_bytes() - before
     return {
         "games": 2 * end_unit,
         **{stage: measured.to_figures() for stage, measured in stages.items()},
@@ -187,11 +185,7 @@ def _link_names(folder: Path, names: Iterable[str]) -> None:
             os.link(source, folder / name)
 
 
-def _check_count(what: str, count: int, expected: int) -> None:
+def _check_count(noun: str, count: int, expected: int) -> None:
     """Raise ``FailureError`` if the store counts something else than the simulated run has."""
     if count != expected:
-        raise FailureError(f"the store finds {count:,} {what} of the simulated run, which has {expected:,}")
-
-
-def _read_peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        raise FailureError(f"the store finds {count:,} {noun} of the simulated run, which has {expected:,}")

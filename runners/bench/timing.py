@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quarto.errors import FailureError
+from runners.arena.executors.base import convert_peak_to_bytes
 
 Figures = dict[str, Any]  # nested by name, as they are printed
 
@@ -57,8 +58,7 @@ def measure_process(
     seconds, peak, processor_seconds, exit_code = completed.stdout.split()
     if int(exit_code) != expected_exit_code:
         raise FailureError(f"'{' '.join(arguments)}' failed with exit code {exit_code}: {completed.stderr.strip()}")
-    peak_bytes = int(peak) * (1 if sys.platform == "darwin" else 1024)  # the unit of ru_maxrss differs
-    return ProcessUsage(float(seconds), peak_bytes, float(processor_seconds))
+    return ProcessUsage(float(seconds), convert_peak_to_bytes(int(peak)), float(processor_seconds))
 
 
 def time_fastest(measure: Callable[[], object], rounds: int) -> float:

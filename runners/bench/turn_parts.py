@@ -12,10 +12,9 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from quarto.batch import Batch, Evaluations, Turns
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.batch_engine import BatchEngine, Pace, PairRange
+from runners.hosting.sandbox_supervisor import list_children, read_stat_fields
 from runners.terminal.console import build_escaped_table
 
 WARM_UP_SECONDS, ROUNDS, ROUND_SECONDS = 1.0, 3, 0.7
@@ -44,14 +44,14 @@ WAITING = "waking and waiting"
 KERNEL = "the agent's kernel"
 ENGINE = "the engine, and the opponent"
 MIN_SHARE = 0.001  # of a round's time, which the system measures less exactly
-PARENT, USER_TICKS, SYSTEM_TICKS = 1, 11, 12  # fields of /proc/ID/stat after the name, see proc(5)
+USER_TICKS, SYSTEM_TICKS = 11, 12  # of the fields that ``read_stat_fields`` returns
 
 
 class ProcessorSeconds(NamedTuple):
     """Seconds of processor time so far."""
 
-    own: float  # of this thread, in the program itself
-    own_system: float  # of this thread, in system calls
+    thread: float  # of this thread, in the program itself
+    thread_system: float  # of this thread, in system calls
     other_threads: float  # of this process
     processes: float  # of the processes that this process has started, and of theirs
     processes_system: float
@@ -171,7 +171,7 @@ def measure_turn_parts(agent: Agent, label: str, rules: Rules, seed: int, stop: 
         if stop.is_set():
             break
         if is_jitted:  # which an ordinary run does not leave between two turns
-            seconds_for_pair = min(times.processor.own / times.pairs for times in in_one_kernel)
+            seconds_for_pair = min(times.processor.thread / times.pairs for times in in_one_kernel)
             parts = {KERNEL: batches.seconds, ENGINE: max(seconds_for_pair * times.pairs - batches.seconds, 0.0)}
         else:
             parts = _divide_round(times, method.seconds, batches.seconds)
@@ -202,13 +202,13 @@ def _play_round(engine: BatchEngine, pairs: int, number: int, stop: threading.Ev
 
 
 def _divide_round(times: RoundTimes, method_seconds: float, batch_seconds: float) -> dict[str, float]:
-    """Divide the seconds of a round among the parts of its turns.
+    """Split the seconds of a round into the parts of its turns.
 
     This thread spent ``method_seconds`` in the agent's method, if it runs in this thread, and ``batch_seconds`` in the
     agent's player.
     """
     processor = times.processor
-    engine_seconds = max(processor.own + processor.own_system - batch_seconds, 0.0)
+    engine_seconds = max(processor.thread + processor.thread_system - batch_seconds, 0.0)
     if method_seconds:
         checks = batch_seconds - method_seconds
         return {OWN_METHOD: method_seconds, POSITIONS_AND_CHECKS: checks, ENGINE: engine_seconds}
@@ -216,8 +216,8 @@ def _divide_round(times: RoundTimes, method_seconds: float, batch_seconds: float
         PROCESSES: processor.processes,
         PROCESS_SYSTEM_CALLS: processor.processes_system,
         OTHER_THREADS: processor.other_threads,
-        MESSAGES: batch_seconds - min(processor.own_system, batch_seconds),
-        OWN_SYSTEM_CALLS: min(processor.own_system, batch_seconds),
+        MESSAGES: batch_seconds - min(processor.thread_system, batch_seconds),
+        OWN_SYSTEM_CALLS: min(processor.thread_system, batch_seconds),
         ENGINE: engine_seconds,
     }
     parts[WAITING] = times.seconds - sum(parts.values())
@@ -232,11 +232,12 @@ def read_processor_seconds() -> ProcessorSeconds:
     process = resource.getrusage(resource.RUSAGE_SELF)
     processes, processes_system = _sum_seconds_of_started_processes()
     if not hasattr(resource, "RUSAGE_THREAD"):
-        own = time.thread_time()
-        return ProcessorSeconds(own, 0.0, process.ru_utime + process.ru_stime - own, processes, processes_system)
+        seconds = time.thread_time()
+        other_threads = process.ru_utime + process.ru_stime - seconds
+        return ProcessorSeconds(seconds, 0.0, other_threads, processes, processes_system)
     thread = resource.getrusage(resource.RUSAGE_THREAD)
-    others = process.ru_utime + process.ru_stime - thread.ru_utime - thread.ru_stime
-    return ProcessorSeconds(thread.ru_utime, thread.ru_stime, others, processes, processes_system)
+    other_threads = process.ru_utime + process.ru_stime - thread.ru_utime - thread.ru_stime
+    return ProcessorSeconds(thread.ru_utime, thread.ru_stime, other_threads, processes, processes_system)
 
 
 def _sum_seconds_of_started_processes() -> tuple[float, float]:
@@ -244,22 +245,15 @@ def _sum_seconds_of_started_processes() -> tuple[float, float]:
 
     Both are 0 where there is no folder ``/proc``.
     """
-    rows = {int(path.parent.name): row for path, row in _read_process_rows()}
-    ids, user, system = {os.getpid()}, 0.0, 0.0
-    while ids:
-        children = {number for number, row in rows.items() if int(row[PARENT]) in ids}
-        user += sum(int(rows[number][USER_TICKS]) for number in children)
-        system += sum(int(rows[number][SYSTEM_TICKS]) for number in children)
-        ids = children
-    ticks = os.sysconf("SC_CLK_TCK")
-    return user / ticks, system / ticks
-
-
-def _read_process_rows() -> Iterator[tuple[Path, list[bytes]]]:
-    """Yield the file of each running process in ``/proc``, and its fields after the program's name."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    pids, user_ticks, system_ticks = list_children(os.getpid()), 0, 0
+    while pids:
+        pid = pids.pop()
         with suppress(OSError):  # the process has just ended
-            yield path, path.read_bytes().rpartition(b")")[2].split()
+            fields = read_stat_fields(pid)
+            user_ticks, system_ticks = user_ticks + int(fields[USER_TICKS]), system_ticks + int(fields[SYSTEM_TICKS])
+            pids += list_children(pid)
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
+    return user_ticks / ticks_per_second, system_ticks / ticks_per_second
 
 
 def build_parts_table(label: str, parts: TurnParts) -> Table:

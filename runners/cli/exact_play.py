@@ -264,14 +264,14 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
     if largest is not None and growth is None:
         raise RequestError(f"--largest {largest} needs --growth AXIS: the other measurements have fixed sizes")
-    given = {
+    selected = {
         "--solver": solver,
         "--questions": questions,
         "--executors": executors,
         "--names": names is not None,
         "--growth": growth is not None,
     }
-    if len(words := [word for word, is_given in given.items() if is_given]) > 1:
+    if len(words := [word for word, is_given in selected.items() if is_given]) > 1:
         raise RequestError(f"{' and '.join(words)} measure different things: give one of them")
     if growth is not None:
         from runners.bench.growth import run_growth_benchmark

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import resource
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -44,7 +43,14 @@ from quarto.solver.solution import (
     turn_sort_key,
 )
 from quarto.solver.solver import Solver
-from runners.arena.executors.base import MEBIBYTE, THREADS, StopSignal, available_cores, check_solver_memory
+from runners.arena.executors.base import (
+    MEBIBYTE,
+    THREADS,
+    StopSignal,
+    available_cores,
+    check_solver_memory,
+    read_peak_bytes,
+)
 from runners.config.yaml_options import load_rules
 from runners.hosting.work_clock import WorkClock
 from runners.terminal import console
@@ -297,7 +303,7 @@ def output_game_value(rules_name: str, megabytes: float, json_file: Path | None)
     clock = WorkClock()
     with _show_search_progress(solvers) as on_wait:
         value = run_search(solvers, lambda: solvers.get_solver_of_thread(rules).value(EMPTY), on_wait)
-    seconds, peak = clock.seconds, read_peak_megabytes()
+    seconds, peak = clock.seconds, read_peak_bytes() / MEBIBYTE
     content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
     _write_json_if_requested(content | {"megabytes": round(peak, 1)}, json_file)
     if is_standard_stream_dash(json_file):
@@ -317,12 +323,6 @@ def _write_json_if_requested(answer: Mapping[str, object], json_file: Path | Non
     """Write an answer as a line of JSON to ``json_file``, if it is given."""
     if json_file is not None:
         write_file(json_file, f"{format_json_line(answer)}\n".encode())
-
-
-def read_peak_megabytes() -> float:
-    """Return the peak memory use of this process, in MiB."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEBIBYTE
 
 
 def describe_value_and_distance(request: SolveRequest, solution: Solution) -> str:

@@ -24,10 +24,10 @@ from quarto.batch import Batch, Evaluations, Turns
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from runners.hosting.compile_clock import CompileClock
-from runners.hosting.sandbox_supervisor import list_children, read_process_file
+from runners.hosting.sandbox_supervisor import list_children, read_stat_fields
 
 MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 1.0  # time between two readings while a turn goes on
-CHILD_TICKS = slice(13, 15)  # of the fields of /proc/PID/stat after the name: processor time of ended children
+CHILD_TICKS = slice(13, 15)  # of the fields that ``read_stat_fields`` returns: processor time of ended children
 
 
 class ProcessorTimer:
@@ -58,7 +58,7 @@ def _read_tree_seconds(pid: int) -> float:
     """Return the processor time of a process, of its ended children and of its descendants, 0 if it has ended."""
     try:
         seconds = time.clock_gettime((~pid << 3) | 2)  # the clock of a process, see clock_getcpuclockid(3)
-        fields = read_process_file(f"{pid}/stat").rpartition(b")")[2].split()
+        fields = read_stat_fields(pid)
     except OSError:
         return 0.0
     seconds += sum(map(int, fields[CHILD_TICKS])) / os.sysconf("SC_CLK_TCK")

@@ -118,6 +118,14 @@ def read_process_file(name: str) -> bytes:
         os.close(descriptor)
 
 
+def read_stat_fields(pid: int) -> list[bytes]:
+    """Read the fields of ``/proc/PID/stat`` after the program's name, see proc(5).
+
+    Raises ``OSError`` if the process has ended.
+    """
+    return read_process_file(f"{pid}/stat").rpartition(b")")[2].split()
+
+
 def _end_with_code(code: int) -> None:
     """End this process as the program ended: with its exit code, or by the signal that ended it."""
     number = code - SIGNAL_EXIT_CODE if code > SIGNAL_EXIT_CODE else -code

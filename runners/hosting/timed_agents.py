@@ -202,7 +202,7 @@ class _Work:
             return self._deadline() - time.monotonic()
 
     def abandon_if_late(self) -> bool:
-        """If the current turn is late, end the work after it. Return whether it is late."""
+        """End the work after the current turn if that turn is late, and return whether it is late."""
         with self._lock:
             self._is_abandoned = len(self._responses) < len(self.requests) and self._deadline() <= time.monotonic()
             return self._is_abandoned

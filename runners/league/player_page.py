@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -16,7 +15,7 @@ from analytics.questions.columns import (
     pairing_columns,
 )
 from analytics.questions.mistakes import Mistake, find_worst_mistakes
-from analytics.questions.pairings import PairingResult, pairings_frame
+from analytics.questions.pairings import pairings_frame
 from analytics.questions.selection import read_plies
 from analytics.questions.sql.views import quote_text_or_number
 from analytics.report.board_svg import build_boards_picture
@@ -114,15 +113,9 @@ def _build_opponents_table(results: LeagueResults, name: str) -> Table | None:
     pairings = [result for result in results.data.results_summed_over_runs if name in (result.first, result.second)]
     if not pairings:
         return None
-    own_view = [result if result.first == name else _swap_agents(result) for result in pairings]
+    # No two entries meet twice on the same openings, so no view has clusters.
+    own_view = [result if result.first == name else result.with_agents_swapped for result in pairings]
     return Table("Results against each opponent, in %", pairing_columns(pairings_frame(own_view)))
-
-
-def _swap_agents(result: PairingResult) -> PairingResult:
-    """Return a result from the view of the second agent. No two entries meet twice, so there are no clusters."""
-    return replace(
-        result, first=result.second, second=result.first, tally=result.tally.with_agents_swapped, clusters=None
-    )
 
 
 def _build_parts_from_games(results: LeagueResults, games: PlayerGames, name: str) -> dict[str, list[object]]:

@@ -49,13 +49,9 @@ class SiteTable(NamedTuple):
     name: str
     text: str  # what it has
 
-    @property
-    def csv(self) -> str:
-        return f"data/{self.name}.csv"
-
-    @property
-    def parquet(self) -> str:
-        return f"data/{self.name}.parquet"
+    def path(self, ending: str) -> str:
+        """Return the path of the file with this ending, from the folder of the site."""
+        return f"data/{self.name}.{ending}"
 
 
 SITE_TABLES = (
@@ -98,7 +94,7 @@ def write_site(results: LeagueResults, folder: Path) -> list[Path]:
         names[name] = None
     for file, rows in zip(SITE_TABLES, _select_data(results), strict=True):
         for ending, form in DATA_FORMATS.items():
-            name = f"data/{file.name}.{ending}"
+            name = file.path(ending)
             with replace_file(folder / name) as temporary, temporary.open("wb") as out:
                 write_rows(form, rows, lambda: None, out)
             names[name] = None

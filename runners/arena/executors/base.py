@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -304,6 +306,16 @@ def available_megabytes() -> float:
         for megabytes in (installed, _read_machine_megabytes(), _read_cgroup_megabytes_left())
         if megabytes is not None
     )
+
+
+def read_peak_bytes() -> int:
+    """Return the peak memory use of this process in bytes."""
+    return convert_peak_to_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def convert_peak_to_bytes(ru_maxrss: int) -> int:
+    """Convert the peak memory in the answer of ``getrusage`` to bytes, because its unit is a KiB except on macOS."""
+    return ru_maxrss if sys.platform == "darwin" else 1024 * ru_maxrss
 
 
 def check_solver_memory(megabytes: float, solver_count: int = 1) -> None:

@@ -244,9 +244,11 @@ def _put_agent_first(agent: str, result: PairingResult, head_to_head: HeadToHead
     """Return the result of a pairing with ``agent`` as the first agent; the agents are swapped if need be."""
     if resolve_shown_agent_label(result.first, [agent]):
         return result
-    first, second, tally = result.second, result.first, result.tally.with_agents_swapped
-    clusters = head_to_head.shared.build_meeting_clusters(first, second, tally) if head_to_head.shared else None
-    return replace(result, first=first, second=second, tally=tally, clusters=clusters)
+    swapped = result.with_agents_swapped
+    if head_to_head.shared is None:
+        return swapped
+    clusters = head_to_head.shared.build_meeting_clusters(swapped.first, swapped.second, swapped.tally)
+    return replace(swapped, clusters=clusters)
 
 
 def _build_regret_by_ply_table(opened: OpenArchive, game_filter: GameFilter) -> Table | None:

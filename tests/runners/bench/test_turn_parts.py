@@ -76,7 +76,7 @@ def test_a_thread_with_a_limit_works_while_this_one_waits() -> None:
 
 
 def test_the_parts_of_a_round_with_processes_are_its_time() -> None:
-    processor = ProcessorSeconds(own=2.0, own_system=0.5, other_threads=0.0, processes=3.0, processes_system=1.0)
+    processor = ProcessorSeconds(thread=2.0, thread_system=0.5, other_threads=0.0, processes=3.0, processes_system=1.0)
     parts = turn_parts._divide_round(RoundTimes(10.0, processor, 7), 0.0, 2.25)
     assert parts == {
         PROCESSES: 3.0,
