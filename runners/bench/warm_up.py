@@ -222,7 +222,8 @@ def derive_policies(root: Path) -> None:
 
 def train_and_judge(root: Path) -> None:
     """Train a policy in so many games that its table grows, and let it play."""
-    train(archive=root, trainer="q_placement", **{"trainer.games": 2_000, "policy.name": "warm", "progress": False})
+    settings = ("trainer=q_placement", "trainer.games=2000", "policy.name=warm", "progress=false")
+    train(archive=root, overrides=settings)
     learner = agent_from_label("q_placement(policy=warm)", root)
     play_games(RunSpec(load_rules("classic"), (learner, load_agent("random")), ((0, 1),), 1, 0), root)
 
