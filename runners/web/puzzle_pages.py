@@ -1,18 +1,21 @@
-"""The puzzle pages: a position, links for the person's turn, and the solver's explanation of that turn."""
+"""The puzzle pages: the list of puzzles; a puzzle with links for a turn, and the solver's explanation of that turn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from analytics.exact.puzzle_themes import ANY_PUZZLE, PuzzleFilter
 from analytics.exact.puzzles import LEVELS, Puzzle, load_shipped_puzzles
+from analytics.report.line_families import list_line_families
+from quarto.errors import NotFoundError
 from quarto.game import Game, NextDecision, game_from_position, list_attribute_words
-from quarto.notation import CLASSIC_NAME, format_piece
+from quarto.notation import CLASSIC_NAME, format_cell, format_piece
 from quarto.rules import NONE
 from runners.exact.puzzle_dialogue import (
     describe_miss_rate,
@@ -28,16 +31,26 @@ from runners.web.analyse import view
 from runners.web.analyse.line import DEFAULT_SEARCH_SECONDS, AnalysisLine, parse_decision_words
 from runners.web.analyse.pages import POLL_HALF_SECONDS
 from runners.web.analyse.searches import SearchService, SolvedPosition
-from runners.web.archive import urls
 from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob
 from runners.web.page_rendering import redirect_to, render_page
+from runners.web.puzzle_set import (
+    PUZZLES_PATH,
+    PuzzleSet,
+    WantedPuzzles,
+    build_overview_url,
+    build_puzzle_url,
+    describe_filter,
+    format_order,
+    group_links_by_level,
+    sort_from_next,
+)
 from runners.web.site import Site, find_site
 
 router = APIRouter()
 
-PUZZLES_PATH = "/puzzles"
 EASY_LEVEL = 3  # the highest level of a daily puzzle
 DAILY_STEP = 101  # from one day's puzzle to the next; a prime, so that every easy puzzle has its day
+MAX_REFUTATION_BOARDS = 6
 
 
 @dataclass(frozen=True)
@@ -45,11 +58,12 @@ class PuzzleLine(AnalysisLine):
     """A puzzle with the decisions made in it so far: none, a cell, or a cell and a gift."""
 
     number: int = 0
+    wanted: PuzzleFilter = ANY_PUZZLE  # selects the puzzles that follow
 
     @property
     def url(self) -> str:
         """The address of the puzzle's page after these decisions."""
-        return urls.build_url(f"{PUZZLES_PATH}/{self.number}", {"turn": ".".join(self.words)})
+        return build_puzzle_url(self.number, self.wanted, turn=".".join(self.words))
 
 
 def find_daily_puzzle_number(day: date) -> int:
@@ -73,54 +87,113 @@ def build_daily_puzzle_view(request: Request) -> dict[str, object]:
 
 
 @router.get(PUZZLES_PATH)
+def puzzles_page(request: Request, wanted: WantedPuzzles) -> Response:
+    """List the puzzles that meet a filter, and count all puzzles by theme and level."""
+    puzzle_set = find_site(request).get_or_create_service(PuzzleSet)
+    selected = puzzle_set.select(wanted)
+    return render_page(
+        request,
+        "puzzles/index.html",
+        wanted=wanted,
+        selection=describe_filter(wanted),
+        theme_rows=puzzle_set.build_theme_rows(wanted),
+        levels=LEVELS,
+        links_by_level=group_links_by_level(selected, wanted),
+        first_url=build_puzzle_url(selected[0].number, wanted),
+        order=format_order(selected),
+        overview_url=build_overview_url(wanted),
+        all_ids=puzzle_set.ids,
+        last=len(puzzle_set.puzzles),
+    )
+
+
+@router.get(PUZZLES_PATH + "/today")
 def daily_puzzle_page() -> Response:
     """Redirect to today's puzzle."""
     return redirect_to(f"{PUZZLES_PATH}/{find_daily_puzzle_number(datetime.now(UTC).date())}")
 
 
+@router.get(PUZZLES_PATH + "/id/{puzzle_id}")
+def permanent_puzzle_page(request: Request, puzzle_id: str) -> Response:
+    """Redirect to the puzzle with this id, which does not change if the puzzle's number does."""
+    for numbered in find_site(request).get_or_create_service(PuzzleSet).puzzles:
+        if numbered.puzzle_id == puzzle_id:
+            return redirect_to(f"{PUZZLES_PATH}/{numbered.number}")
+    raise NotFoundError(f"this set has no puzzle with the id {puzzle_id[:40]!r}")
+
+
 @router.get(PUZZLES_PATH + "/{number}")
-def puzzle_page(request: Request, number: int, turn: str = "", answer: bool = False) -> Response:
+def puzzle_page(request: Request, number: int, wanted: WantedPuzzles, turn: str = "", answer: bool = False) -> Response:
     """Show a puzzle, with the decisions made so far or with the solution.
 
     ``turn`` holds the decisions so far: a cell, or a cell and a gift. If ``answer`` is true, the page shows the
     solution.
     """
     site, puzzle = find_site(request), find_puzzle_by_number(load_shipped_puzzles(), number)
-    choices = site.get_or_create_service(AgentsAndRules)
-    rules = choices.load_rules(puzzle.rules)
+    rules = site.get_or_create_service(AgentsAndRules).load_rules(puzzle.rules)
     words = puzzle.turn.split() if answer else parse_decision_words(turn, "turn", 2)
     start = game_from_position(puzzle.position, rules)
-    line = PuzzleLine(rules, start, tuple(words), at=len(words), number=number)
+    line = PuzzleLine(rules, start, tuple(words), at=len(words), number=number, wanted=wanted)
     over = len(words) == 2 or line.game.next_decision is NextDecision.NOTHING
     analysed = AnalysisLine(rules, start, tuple(words), at=len(words))
-    verdict: dict[str, Any] = {"best": [], "missed": "", "theme": "", "searching": False, "stopped": ""}
+    verdict: dict[str, Any] = dict.fromkeys(
+        ("best", "refutation", "missed", "theme", "searching", "stopped", "outcome")
+    )
     if over:
         verdict |= _build_verdict_view(site, puzzle, analysed, answer)
     else:
         placed = f"{format_piece(puzzle.position.hand)} goes to {words[0]}. Now give a piece." if words else ""
         verdict |= {"sentences": [placed or describe_task(puzzle)], "kind": ""}
-    cells, pieces = view.build_cell_and_piece_tiles(analysed if over else line, verdict.pop("badges", {}), NONE)
-    levels = {
-        level: next(at for at, candidate in enumerate(load_shipped_puzzles(), 1) if candidate.level == level)
-        for level in LEVELS
-    }
+    cells, tray = view.build_cell_and_piece_tiles(analysed if over else line, verdict.pop("badges", {}), NONE)
     return render_page(
         request,
-        "puzzle.html",
-        number=number,
-        last=len(load_shipped_puzzles()),
+        "puzzles/puzzle.html",
         puzzle=puzzle,
-        about="" if puzzle.rules == CLASSIC_NAME else choices.all_rules[puzzle.rules],
-        levels=levels,
         game=line.game,
         cells=cells,
-        pieces_left=pieces,
+        tray=tray,
         words=[] if line.game.hand == NONE else list_attribute_words(line.game.hand),
         chosen=words,
         over=over,
         analysis=analysed.url,
+        **_build_place_in_set(site, number, wanted),
+        **_build_rules_view(site, puzzle),
         **verdict,
     )
+
+
+def _build_place_in_set(site: Site, number: int, wanted: PuzzleFilter) -> dict[str, object]:
+    """Return the template values on a puzzle's place among the puzzles that meet a filter."""
+    puzzle_set = site.get_or_create_service(PuzzleSet)
+    selected = puzzle_set.select(wanted)
+    others = sort_from_next(selected, number)
+    numbers = [numbered.number for numbered in selected]
+    return {
+        "number": number,
+        "last": len(puzzle_set.puzzles),
+        "puzzle_id": puzzle_set.puzzles[number - 1].puzzle_id,
+        "all_ids": puzzle_set.ids,
+        "wanted": wanted,
+        "selection": describe_filter(wanted),
+        "selected_count": len(selected),
+        "place": numbers.index(number) + 1 if number in numbers else None,
+        "order": format_order(others),
+        "next_url": build_puzzle_url(others[0].number, wanted) if others and others[0].number > number else "",
+        "again_url": build_puzzle_url(number, wanted),
+        "answer_url": build_puzzle_url(number, wanted, answer="yes"),
+        "overview_url": build_overview_url(wanted),
+    }
+
+
+def _build_rules_view(site: Site, puzzle: Puzzle) -> dict[str, object]:
+    """Return the template values that explain the rules of a puzzle unless they are the classic ones."""
+    if puzzle.rules == CLASSIC_NAME:
+        return {"about": "", "families": []}
+    choices = site.get_or_create_service(AgentsAndRules)
+    return {
+        "about": choices.all_rules[puzzle.rules],
+        "families": list_line_families(choices.load_rules(puzzle.rules)),
+    }
 
 
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
@@ -130,8 +203,9 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
     """
     after, right = line.game, is_right_turn(puzzle, line.game)
     sentences = [f"The answer is {puzzle.turn}." if is_answer_shown else describe_whether_turn_is_right(puzzle, after)]
+    outcome = "answer" if is_answer_shown else "right" if right else "wrong"
     if after.next_decision is NextDecision.NOTHING:
-        return {"sentences": sentences, "kind": "loss"}
+        return {"sentences": sentences, "kind": "loss", "outcome": outcome}
     turns, replies = _find_or_start_searches(site.get_or_create_service(SearchService), line.start, after)
     reply: SolvedPosition | None = replies.latest
     if reply:
@@ -140,14 +214,42 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
     return {
         "sentences": sentences,
         "kind": "win" if right else "loss",
+        "outcome": outcome,
         "badges": view.build_exact_badges(after, reply.solution if reply else None),
         "best": view.build_best_steps(line, reply),
-        "theme": describe_theme(puzzle) if right else "",
+        "refutation": [] if right or not reply else list_refutation_boards(after, reply),
+        "theme": describe_theme(puzzle, after.rules) if right else "",
         "missed": describe_miss_rate(puzzle) if right else "",
         "refresh": POLL_HALF_SECONDS if not (turns.ended and replies.ended) else None,
         "searching": not (turns.ended and replies.ended),
         "stopped": next((job.reason for job in (turns, replies) if job.ended and job.stopped), ""),
     }
+
+
+class RefutationBoard(NamedTuple):
+    """A board of the line that refutes a wrong turn, after a placement and, if the game goes on, a gift."""
+
+    game: Game  # after the placement
+    text: str  # such as "Opponent: 5 on b2, gives 7"
+
+
+def list_refutation_boards(game_after: Game, reply: SolvedPosition) -> list[RefutationBoard]:
+    """List the boards of best play after a wrong turn.
+
+    If the turn loses, the line is shown to the end, but at most ``MAX_REFUTATION_BOARDS`` boards of it. If the turn
+    draws where another one wins, the reply that holds the draw is shown alone.
+    """
+    boards = []
+    for index, game in enumerate(reply.best_line):
+        piece, cell = game.plies[-1]
+        if len(game.plies) == len(game_after.plies) + len(boards) + 1:
+            player = "You" if len(boards) % 2 else "Opponent"
+            following = reply.best_line[index + 1].hand if index + 1 < len(reply.best_line) else NONE
+            outcome = (
+                ", which wins" if game.lines else "" if following == NONE else f", gives {format_piece(following)}"
+            )
+            boards.append(RefutationBoard(game, f"{player}: {format_piece(piece)} on {format_cell(cell)}{outcome}"))
+    return boards[: MAX_REFUTATION_BOARDS if reply.solution.value else 1]
 
 
 def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
