@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -16,13 +15,13 @@ class LineFamily(NamedTuple):
     """The lines of one kind that rules have."""
 
     name: str  # such as "rows and columns"
-    count: int
+    line_count: int
     examples: tuple[Line, ...]  # disjoint or crossing lines that show the kind in a picture
 
     @property
     def text(self) -> str:
         """The number and the kind of the lines, such as ``9 squares of 2x2``."""
-        return f"{self.count} {self.name}"
+        return f"{self.line_count} {self.name}"
 
 
 # By the field of ``Rules`` that switches a family on and its value: the name of the family, and the indices of lines of
@@ -35,7 +34,6 @@ _FAMILIES: Mapping[str, Mapping[object, tuple[str, tuple[int, ...]]]] = {
         "wrapped": ("wrapped squares of 2x2", (5, 15)),
     },
 }
-_NO_FAMILY = {"rows_and_columns": False, "diagonals": "none", "squares": "none"}
 
 
 def list_line_families(rules: Rules) -> list[LineFamily]:
@@ -45,7 +43,11 @@ def list_line_families(rules: Rules) -> list[LineFamily]:
         value = getattr(rules, field)
         if value in family_by_value:
             name, indices = family_by_value[value]
-            lines = replace(rules, **_NO_FAMILY | {field: value}).lines
+            lines = Rules(
+                rows_and_columns=field == "rows_and_columns",
+                diagonals=rules.diagonals if field == "diagonals" else "none",
+                squares=rules.squares if field == "squares" else "none",
+            ).lines
             families.append(LineFamily(name, len(lines), tuple(lines[index] for index in indices)))
     return families
 

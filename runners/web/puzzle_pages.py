@@ -162,7 +162,7 @@ def puzzle_page(request: Request, number: int, wanted: WantedPuzzles, turn: str 
     )
 
 
-def _build_place_in_set(site: Site, number: int, wanted: PuzzleFilter) -> dict[str, object]:
+def _build_place_in_set(site: Site, number: int, wanted: PuzzleFilter) -> dict[str, Any]:
     """Return the template values on a puzzle's place among the puzzles that meet a filter."""
     puzzle_set = site.get_or_create_service(PuzzleSet)
     selected = puzzle_set.select(wanted)
@@ -185,7 +185,7 @@ def _build_place_in_set(site: Site, number: int, wanted: PuzzleFilter) -> dict[s
     }
 
 
-def _build_rules_view(site: Site, puzzle: Puzzle) -> dict[str, object]:
+def _build_rules_view(site: Site, puzzle: Puzzle) -> dict[str, Any]:
     """Return the template values that explain the rules of a puzzle unless they are the classic ones."""
     if puzzle.rules == CLASSIC_NAME:
         return {"about": "", "families": []}
@@ -239,7 +239,7 @@ def list_refutation_boards(game_after: Game, reply: SolvedPosition) -> list[Refu
     If the turn loses, the line is shown to the end, but at most ``MAX_REFUTATION_BOARDS`` boards of it. If the turn
     draws where another one wins, the reply that holds the draw is shown alone.
     """
-    boards = []
+    boards: list[RefutationBoard] = []
     for index, game in enumerate(reply.best_line):
         piece, cell = game.plies[-1]
         if len(game.plies) == len(game_after.plies) + len(boards) + 1:

@@ -25,7 +25,7 @@ class PuzzleCount(NamedTuple):
     """The puzzles of a theme and a level."""
 
     ids: str  # separated by spaces
-    count: int
+    puzzle_count: int
     url: str
     is_selected: bool
 

@@ -119,7 +119,7 @@ def test_every_rule_set_is_the_sum_of_its_families_and_each_example_is_a_line() 
                 if rows or diagonals != "none" or squares != "none":
                     rules = Rules("some", rows, diagonals, squares)
                     families = list_line_families(rules)
-                    assert sum(family.count for family in families) == len(rules.lines)
+                    assert sum(family.line_count for family in families) == len(rules.lines)
                     assert {line for family in families for line in family.examples} <= set(rules.lines)
                     mover = replace(rules, chooser="mover")
                     assert render_line_families(mover) == render_line_families(rules)

@@ -372,7 +372,7 @@ def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, running_se
         page.goto("/puzzles/1")
         take_puzzle_turn(page, *load_shipped_puzzles()[0].turn.split())
         look("a solved puzzle")
-        act_and_wait(page, lambda page=page: page.keyboard.press("n"))
+        act_and_wait(page, page.get_by_role("link", name="Next puzzle").click)
         act_and_wait(page, page.get_by_role("link", name="Show the answer").click)
         page.goto("/puzzles")
         look("puzzles with results")

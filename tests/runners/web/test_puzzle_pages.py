@@ -133,8 +133,8 @@ def list_turns_to_refute(puzzles: Iterable[NumberedPuzzle]) -> Iterator[tuple[in
         yield NUMBER, cell, gift
     for number, _, puzzle, themes, _ in puzzles:
         if "quiet" in themes and puzzle.position.occupied.bit_count() >= 10:
-            for gift in {*list_safe_gifts(puzzle, load_rules(puzzle.rules))} - {puzzle.gift}:
-                yield number, format_cell(puzzle.cell), format_piece(gift)
+            for piece in {*list_safe_gifts(puzzle, load_rules(puzzle.rules))} - {puzzle.gift}:
+                yield number, format_cell(puzzle.cell), format_piece(piece)
 
 
 def test_a_wrong_turn_is_refuted_by_boards_up_to_the_end_of_the_game(reader: Visitor) -> None:
