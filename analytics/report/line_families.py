@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import zip_longest
 from typing import NamedTuple
 
+from analytics.report.board_svg import render_stroke_path
 from quarto.rules import CELLS, SIDE, Line, Rules
 
 FAMILY_GAP = "   "  # between two boards in plain text
@@ -23,6 +25,11 @@ class LineFamily(NamedTuple):
         """The number and the kind of the lines, such as ``9 squares of 2x2``."""
         return f"{self.line_count} {self.name}"
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The examples as SVG paths, in units of a cell."""
+        return tuple(render_stroke_path(line) for line in self.examples)
+
 
 # By the field of ``Rules`` that switches a family on and its value: the name of the family, and the indices of lines of
 # the family that show what it is. Of lines that wrap around the board, one that does so is among them.
@@ -36,7 +43,8 @@ _FAMILIES: Mapping[str, Mapping[object, tuple[str, tuple[int, ...]]]] = {
 }
 
 
-def list_line_families(rules: Rules) -> list[LineFamily]:
+@cache
+def list_line_families(rules: Rules) -> tuple[LineFamily, ...]:
     """List the families of lines that rules have, in the order of ``Rules.lines``."""
     families = []
     for field, family_by_value in _FAMILIES.items():
@@ -49,7 +57,7 @@ def list_line_families(rules: Rules) -> list[LineFamily]:
                 squares=rules.squares if field == "squares" else "none",
             ).lines
             families.append(LineFamily(name, len(lines), tuple(lines[index] for index in indices)))
-    return families
+    return tuple(families)
 
 
 def render_line_families(rules: Rules) -> list[str]:

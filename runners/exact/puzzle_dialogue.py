@@ -96,7 +96,7 @@ def describe_turn_consequences(
         The outcome of the turn and, if it is the right turn, the outcomes of the other turns.
 
     """
-    lines = [_describe_outcome(puzzle, game_after, solution)]
+    lines = [describe_outcome(puzzle.value, game_after, solution)]
     if is_right_turn(puzzle, game_after) and turns:
         values = Counter(turn.value for turn in turns)
         draws = [format_count_with_noun(values[0], "draw")] if puzzle.value and values[0] else []
@@ -110,17 +110,18 @@ def is_right_turn(puzzle: Puzzle, game_after: Game) -> bool:
     return (game_after.plies[-1][1], game_after.hand) == (puzzle.cell, puzzle.gift)
 
 
-def _describe_outcome(puzzle: Puzzle, game_after: Game, solution: Solution) -> str:
+def describe_outcome(value_before: int, game_after: Game, solution: Solution) -> str:
     """Describe the outcome of a turn from the exact value of ``game_after``, in which the opponent moves next.
 
-    A wrong turn is refuted by a reply: the one that wins soonest or, if the turn had to win, one that draws.
+    ``value_before`` is the value of the position before the turn, for the player who took it: 1 won, 0 drawn. A wrong
+    turn is refuted by a reply: the one that wins soonest or, if the turn had to win, one that draws.
     """
     at_once = Position(game_after.position, game_after.rules).winning_cells() if solution.value > 0 else ()
     if at_once:
         return f"It loses at once: {format_piece(game_after.hand)} finishes a line on {format_cells(at_once)}."
     if solution.value == 0:
         holding = sorted((turn for turn in solution.turns if turn.value == 0), key=turn_sort_key)
-        if not holding or puzzle.value == 0:
+        if not holding or value_before == 0:
             return "It draws, if both sides play perfectly from there."
         alone = "alone holds" if len(holding) == 1 else f"holds, as do {len(holding) - 1} others"
         return f"It draws: the reply {holding[0].text} {alone}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -12,11 +12,9 @@ from starlette.responses import Response
 
 from analytics.exact.puzzle_themes import ANY_PUZZLE, PuzzleFilter
 from analytics.exact.puzzles import LEVELS, Puzzle, load_shipped_puzzles
-from analytics.report.line_families import list_line_families
 from quarto.errors import NotFoundError
-from quarto.game import Game, NextDecision, game_from_position, list_attribute_words
-from quarto.notation import CLASSIC_NAME, format_cell, format_piece
-from quarto.rules import NONE
+from quarto.game import NextDecision, game_from_position
+from quarto.notation import CLASSIC_NAME, format_piece
 from runners.exact.puzzle_dialogue import (
     describe_miss_rate,
     describe_task,
@@ -27,13 +25,11 @@ from runners.exact.puzzle_dialogue import (
     is_right_turn,
 )
 from runners.web.agents_and_rules import AgentsAndRules
-from runners.web.analyse import view
-from runners.web.analyse.line import DEFAULT_SEARCH_SECONDS, AnalysisLine, parse_decision_words
-from runners.web.analyse.pages import POLL_HALF_SECONDS
+from runners.web.analyse.line import AnalysisLine, parse_decision_words
 from runners.web.analyse.searches import SearchService, SolvedPosition
-from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob
 from runners.web.page_rendering import redirect_to, render_page
-from runners.web.puzzle_set import (
+from runners.web.puzzles.board import build_board_view, build_replies_view, build_search_view, find_or_start_searches
+from runners.web.puzzles.puzzle_set import (
     PUZZLES_PATH,
     PuzzleSet,
     WantedPuzzles,
@@ -50,7 +46,6 @@ router = APIRouter()
 
 EASY_LEVEL = 3  # the highest level of a daily puzzle
 DAILY_STEP = 101  # from one day's puzzle to the next; a prime, so that every easy puzzle has its day
-MAX_REFUTATION_BOARDS = 6
 
 
 @dataclass(frozen=True)
@@ -135,30 +130,15 @@ def puzzle_page(request: Request, number: int, wanted: WantedPuzzles, turn: str 
     start = game_from_position(puzzle.position, rules)
     line = PuzzleLine(rules, start, tuple(words), at=len(words), number=number, wanted=wanted)
     over = len(words) == 2 or line.game.next_decision is NextDecision.NOTHING
-    analysed = AnalysisLine(rules, start, tuple(words), at=len(words))
-    verdict: dict[str, Any] = dict.fromkeys(
-        ("best", "refutation", "missed", "theme", "searching", "stopped", "outcome")
-    )
+    verdict = dict[str, Any]()
     if over:
-        verdict |= _build_verdict_view(site, puzzle, analysed, answer)
+        verdict |= _build_verdict_view(site, puzzle, line, answer)
     else:
         placed = f"{format_piece(puzzle.position.hand)} goes to {words[0]}. Now give a piece." if words else ""
         verdict |= {"sentences": [placed or describe_task(puzzle)], "kind": ""}
-    cells, tray = view.build_cell_and_piece_tiles(analysed if over else line, verdict.pop("badges", {}), NONE)
+    values = build_board_view(site, line, is_over=over, badges=verdict.pop("badges", {})) | verdict
     return render_page(
-        request,
-        "puzzles/puzzle.html",
-        puzzle=puzzle,
-        game=line.game,
-        cells=cells,
-        tray=tray,
-        words=[] if line.game.hand == NONE else list_attribute_words(line.game.hand),
-        chosen=words,
-        over=over,
-        analysis=analysed.url,
-        **_build_place_in_set(site, number, wanted),
-        **_build_rules_view(site, puzzle),
-        **verdict,
+        request, "puzzles/puzzle.html", puzzle=puzzle, **_build_place_in_set(site, number, wanted), **values
     )
 
 
@@ -185,17 +165,6 @@ def _build_place_in_set(site: Site, number: int, wanted: PuzzleFilter) -> dict[s
     }
 
 
-def _build_rules_view(site: Site, puzzle: Puzzle) -> dict[str, Any]:
-    """Return the template values that explain the rules of a puzzle unless they are the classic ones."""
-    if puzzle.rules == CLASSIC_NAME:
-        return {"about": "", "families": []}
-    choices = site.get_or_create_service(AgentsAndRules)
-    return {
-        "about": choices.all_rules[puzzle.rules],
-        "families": list_line_families(choices.load_rules(puzzle.rules)),
-    }
-
-
 def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answer_shown: bool) -> dict[str, Any]:
     """Return the template values that say whether a finished turn is right, and what the solver has found so far.
 
@@ -206,61 +175,17 @@ def _build_verdict_view(site: Site, puzzle: Puzzle, line: AnalysisLine, is_answe
     outcome = "answer" if is_answer_shown else "right" if right else "wrong"
     if after.next_decision is NextDecision.NOTHING:
         return {"sentences": sentences, "kind": "loss", "outcome": outcome}
-    turns, replies = _find_or_start_searches(site.get_or_create_service(SearchService), line.start, after)
+    turns, replies = find_or_start_searches(site.get_or_create_service(SearchService), line.start, after)
     reply: SolvedPosition | None = replies.latest
     if reply:
         solved: SolvedPosition | None = turns.latest
         sentences += describe_turn_consequences(puzzle, after, reply.solution, solved.solution.turns if solved else ())
+    if right:
+        sentences.append(f"{describe_theme(puzzle, after.rules)} {describe_miss_rate(puzzle)}")
     return {
         "sentences": sentences,
         "kind": "win" if right else "loss",
         "outcome": outcome,
-        "badges": view.build_exact_badges(after, reply.solution if reply else None),
-        "best": view.build_best_steps(line, reply),
-        "refutation": [] if right or not reply else list_refutation_boards(after, reply),
-        "theme": describe_theme(puzzle, after.rules) if right else "",
-        "missed": describe_miss_rate(puzzle) if right else "",
-        "refresh": POLL_HALF_SECONDS if not (turns.ended and replies.ended) else None,
-        "searching": not (turns.ended and replies.ended),
-        "stopped": next((job.reason for job in (turns, replies) if job.ended and job.stopped), ""),
+        **build_replies_view(line, reply, is_refuted=not right),
+        **build_search_view(turns, replies),
     }
-
-
-class RefutationBoard(NamedTuple):
-    """A board of the line that refutes a wrong turn, after a placement and, if the game goes on, a gift."""
-
-    game: Game  # after the placement
-    text: str  # such as "Opponent: 5 on b2, gives 7"
-
-
-def list_refutation_boards(game_after: Game, reply: SolvedPosition) -> list[RefutationBoard]:
-    """List the boards of best play after a wrong turn.
-
-    If the turn loses, the line is shown to the end, but at most ``MAX_REFUTATION_BOARDS`` boards of it. If the turn
-    draws where another one wins, the reply that holds the draw is shown alone.
-    """
-    boards: list[RefutationBoard] = []
-    for index, game in enumerate(reply.best_line):
-        piece, cell = game.plies[-1]
-        if len(game.plies) == len(game_after.plies) + len(boards) + 1:
-            player = "You" if len(boards) % 2 else "Opponent"
-            following = reply.best_line[index + 1].hand if index + 1 < len(reply.best_line) else NONE
-            outcome = (
-                ", which wins" if game.lines else "" if following == NONE else f", gives {format_piece(following)}"
-            )
-            boards.append(RefutationBoard(game, f"{player}: {format_piece(piece)} on {format_cell(cell)}{outcome}"))
-    return boards[: MAX_REFUTATION_BOARDS if reply.solution.value else 1]
-
-
-def _find_or_start_searches(search_service: SearchService, game_before: Game, game_after: Game) -> list[BackgroundJob]:
-    """Return two jobs: the search for the turns in ``game_before``, and the search for the replies in ``game_after``.
-
-    ``game_before`` is the game at the puzzle's position, and ``game_after`` the game after a turn. Jobs that do not
-    exist yet are started. If a search has failed, its exception is raised.
-    """
-    jobs = [search_service.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (game_before, game_after)]
-    for job in jobs:
-        job.wait(PAGE_WAIT_SECONDS)
-        if job.ended:
-            job.get_result_or_raise_work_error()
-    return jobs

@@ -18,9 +18,9 @@ from quarto.game import game_from_position
 from quarto.notation import CLASSIC_NAME, format_cell, format_piece
 from quarto.rules import CLASSIC
 from runners.config.yaml_options import load_rules
-from runners.web import puzzle_pages
-from runners.web.puzzle_pages import EASY_LEVEL, find_daily_puzzle_number
-from runners.web.puzzle_set import PuzzleSet, build_overview_url
+from runners.web.puzzles import pages as puzzle_pages
+from runners.web.puzzles.pages import EASY_LEVEL, find_daily_puzzle_number
+from runners.web.puzzles.puzzle_set import PuzzleSet, build_overview_url
 from tests.runners.web.visiting import plain
 
 if TYPE_CHECKING:
