@@ -39,6 +39,7 @@ PAGES = (
         "/puzzles?theme=quiet&level=3",
         "/puzzles/1",
         "/puzzles/130?turn=c3.6",
+        "/puzzles/position?position=.41B/0FC8/.A.7/563. D&turn=a1.2",
         "/puzzles/61?turn=a1",
         "/puzzles/61?turn=a1.5",
         "/puzzles/61?answer=yes",
