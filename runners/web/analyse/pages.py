@@ -24,6 +24,7 @@ from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
+from runners.web.analyse.exercise_urls import build_url_of_exercise_at
 from runners.web.analyse.line import (
     ANALYSE_PATH,
     SEARCH_SECONDS,
@@ -56,7 +57,6 @@ from runners.web.archive.runs import FilterNames
 from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
-from runners.web.puzzles.exercise_urls import build_url_of_exercise_at
 from runners.web.site import build_style_policy_headers, find_site
 from runners.web.tiles import strip_person_prefix
 

@@ -22,6 +22,7 @@ from quarto.rules import NONE
 from quarto.solver.solution import Solution, SolvedTurn, turn_sort_key
 from runners.exact.puzzle_dialogue import describe_outcome
 from runners.web.agents_and_rules import AgentsAndRules
+from runners.web.analyse.exercise_urls import EXERCISE_PATH, build_exercise_url
 from runners.web.analyse.line import (
     DEFAULT_SEARCH_SECONDS,
     AnalysisLine,
@@ -32,7 +33,6 @@ from runners.web.analyse.searches import SearchService, SolvedPosition
 from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob
 from runners.web.page_rendering import render_page
 from runners.web.puzzles.board import build_board_view, build_replies_view, build_search_view, find_or_start_searches
-from runners.web.puzzles.exercise_urls import EXERCISE_PATH, build_exercise_url
 from runners.web.site import find_site
 
 router = APIRouter()
