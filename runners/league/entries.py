@@ -26,6 +26,7 @@ from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import ENTRIES_FOLDER, LEAGUE_FILE, Entry, League, read_league
 
 SANDBOX, PROCESS = "sandbox", "process"
+SECONDS_KEYS = ("turn_seconds", "game_seconds")
 FOREIGN_KEYS = ("_target_", "files", "paths", "starts_programs", "reads", "default_player", "tactical")
 
 
@@ -147,6 +148,8 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
         key: _resolve_paths(league.folder, value) if key in path_keys else value
         for key, value in entry.settings.items()
     }
+    # As among the limits of the league: the same limit must give the same run, and 20 and 20.0 are two texts.
+    settings |= {key: float(settings[key]) for key in SECONDS_KEYS if type(settings.get(key)) is int}
     folder = settings.get("folder")
     if "folder" in path_keys and folder is not None and not Path(folder).is_dir():
         raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in the folder of the league")

@@ -173,15 +173,18 @@ def test_notes_of_another_seed_are_left_out(tmp_path: Path) -> None:
 
 def test_under_a_budget_slow_matches_get_fewer_games() -> None:
     paces = {"slow": 10.0, "quick": 0.01, "middle": 1.0}
-    assert share_games(paces, {}, 100, 1e6) == {"slow": 100, "quick": 100, "middle": 100}
-    games = share_games(paces, {}, 100, 200.0)
+    full = dict.fromkeys(paces, 100)
+    assert share_games(paces, {}, full, 1e6) == full
+    games = share_games(paces, {}, full, 200.0)
     assert games == {"slow": 8, "quick": 100, "middle": 98}
     assert sum(paces[match] * count for match, count in games.items()) <= 200.0
+    fewer = {**full, "middle": 40}  # what it leaves over goes to the slow one
+    assert share_games(paces, {}, fewer, 200.0) == {"slow": 14, "quick": 100, "middle": 40}
 
 
 @pytest.mark.parametrize("budget", [0.0, 1.0, 33.3, 500.0])
 def test_games_under_a_budget_are_even_and_never_fewer_than_played(budget: float) -> None:
-    games = share_games({"one": 3.0, "two": 0.7}, {"one": 8}, 50, budget)
+    games = share_games({"one": 3.0, "two": 0.7}, {"one": 8}, {"one": 50, "two": 50}, budget)
     assert all(count % 2 == 0 and 2 <= count <= 50 for count in games.values())
     assert games["one"] >= 8
 
@@ -191,6 +194,19 @@ def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Pa
     assert outcome.games == 6
     outcome = play(write_league(tmp_path, *THREE, settings="games: 40\nregret: false\nbudget: 2h\n"))
     assert outcome.games == 3 * 40 - 6
+
+
+@pytest.mark.parametrize("budget", ["", "budget: 2h\n"])
+def test_each_match_has_the_games_of_its_own_plan(tmp_path: Path, budget: str) -> None:
+    slow = "name: slow, agent: dumb, meets: anchors, games: 2"
+    outcome = play(write_league(tmp_path, *THREE, slow, settings=f"{QUICK}anchors: [carl]\n{budget}"))
+    assert (outcome.matches, outcome.games) == (4, 3 * 4 + 2)
+    assert dict(read_standings(tmp_path).select("entry", "games").iter_rows()) == {
+        "ann": 8,
+        "bob": 8,
+        "carl": 10,
+        "slow": 2,
+    }
 
 
 def test_a_match_is_complete_with_its_share_of_a_budget_whatever_its_run_asked_for(tmp_path: Path) -> None:
