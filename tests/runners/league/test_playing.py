@@ -150,6 +150,26 @@ def test_each_entry_is_checked_and_its_report_lies_beside_it(tmp_path: Path) -> 
     assert read_entry_report(folder, "ann").startswith("ok   legal: every turn")
 
 
+@pytest.mark.parametrize(("plies", "fault"), [(0, ""), (2, "raised RuntimeError: this is no beginning")])
+def test_an_entry_is_checked_from_the_openings_of_the_league(tmp_path: Path, plies: int, fault: str) -> None:
+    settings = f"{QUICK}opening_plies: {plies}\n"
+    folder = write_league(tmp_path, THREE[0], f"name: begins, agent: league_follower, {HERE}", settings=settings)
+    with opened(folder) as league:
+        *_, check = check_entries(league, "process", 30.0)
+    assert check.is_fine == (not fault)
+    assert fault in read_entry_report(folder, "begins")
+
+
+@pytest.mark.slow  # a process starts
+def test_an_entry_is_checked_within_the_limits_of_the_league(tmp_path: Path) -> None:
+    settings = f"{QUICK}limits: {{turn_seconds: 0.2}}\n"
+    folder = write_league(tmp_path, "name: late, agent: league_sleepy", THREE[0], settings=settings)
+    with opened(folder) as league:
+        check = next(iter(check_entries(league, "process", 30.0)))
+    assert not check.is_fine
+    assert "took too long for a turn" in read_entry_report(folder, "late")
+
+
 def test_a_match_has_the_code_that_its_run_records() -> None:
     specs = load_agent("mcts"), load_agent("random")
     agents = [spec.build() for spec in specs]
