@@ -15,11 +15,14 @@ from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import build_code_record, fingerprint_agent_code, fingerprint_run_code
 from runners.arena.spec import RunSpec
 from runners.config.agents import load_agent
+from runners.config.requests import load_executor
 from runners.league.budget import share_games
 from runners.league.checking import check_entries
 from runners.league.entry_reports import read_entry_report, remove_league_path
 from runners.league.matches import read_notes
+from runners.league.playing import LeaguePlayOptions, play_missing_games
 from runners.league.standings import load_league_results
+from tests.marks import seldom
 from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league, write_own_agent
 
 THREE = ("name: ann, agent: rule_based", "name: bob, agent: semi_random", "name: carl, agent: random")
@@ -45,6 +48,32 @@ def test_a_new_entry_plays_its_matches_and_nothing_else(tmp_path: Path) -> None:
     assert (more.matches, more.played_matches, more.games) == (6, 3, 12)
     assert {*first.run_ids} < {*more.run_ids}
     assert files.items() <= list_files(tmp_path).items()
+
+
+@pytest.mark.slow  # 78 runs
+def test_a_thirteenth_entry_plays_twelve_matches(tmp_path: Path) -> None:
+    entries = [f"name: e{number}, agent: {'random' if number % 2 else 'dumb'}" for number in range(13)]
+    settings = QUICK.replace("4", "2")
+    first = play(write_league(tmp_path, *entries[:12], settings=settings))
+    assert (first.matches, first.played_matches, first.games) == (66, 66, 132)
+    files = list_files(tmp_path)
+    more = play(write_league(tmp_path, *entries, settings=settings))
+    assert (more.matches, more.played_matches, more.games) == (78, 12, 24)
+    assert files.items() <= list_files(tmp_path).items()
+    new_notes = [note for note in read_notes(tmp_path).matches if note.run_id not in first.run_ids]
+    assert all("e12" in (note.first, note.second) for note in new_notes)
+
+
+@pytest.mark.parametrize("executor", ["threads", *seldom("processes")])
+def test_the_table_is_the_same_on_several_threads_and_processes(tmp_path: Path, executor: str) -> None:
+    settings = "games: 20\nregret: false\nisolation: process\n"
+    own = (f"name: own, agent: league_first, {HERE}", f"name: cheat, agent: league_cheat, {HERE}")
+    folders = [write_league(tmp_path / name, *THREE, *own, settings=settings) for name in ("one", "several")]
+    play(folders[0])
+    with opened(folders[1]) as league:
+        options = LeaguePlayOptions(threads=2, executor=load_executor(executor, None))
+        play_missing_games(league, options, threading.Event())
+    assert_frame_equal(*map(read_standings, folders))
 
 
 def test_matches_share_their_openings(tmp_path: Path) -> None:
