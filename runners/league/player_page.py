@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import quote
 
 import polars as pl
 
 from analytics.questions.columns import (
     VALUE_NAMES,
+    Cell,
     Table,
     format_percent,
     format_short_game_name,
     pairing_columns,
+    text_column,
 )
 from analytics.questions.mistakes import Mistake, find_worst_mistakes_by_agent
 from analytics.questions.pairings import pairings_frame
@@ -110,13 +113,20 @@ def _describe_forfeits(games: int) -> str:
 
 
 def _build_opponents_table(results: LeagueResults, name: str) -> Table | None:
-    """Build the table of an entry's results against each opponent, from its own view; None if it has no games."""
+    """Build the table of an entry's results against each opponent, from its own view; None if it has no games.
+
+    Opponents are in the order of the standings, and each links to its page.
+    """
     pairings = [result for result in results.data.results_summed_over_runs if name in (result.first, result.second)]
     if not pairings:
         return None
     # No two entries meet twice on the same openings, so no view has clusters.
     own_view = [result if result.first == name else result.with_agents_swapped for result in pairings]
-    return Table("Results against each opponent, in %", pairing_columns(pairings_frame(own_view)))
+    places = {entry: place for place, entry in enumerate(results.standings["entry"])}
+    frame = pairings_frame(sorted(own_view, key=lambda result: places[result.second]))
+    _, _, *columns = pairing_columns(frame)  # without the entry itself
+    opponents = [Cell(opponent, link=f"{quote(opponent)}.html") for opponent in frame["second"]]
+    return Table("Results against each opponent, in %", [text_column("opponent", opponents), *columns])
 
 
 def _build_parts_from_games(results: LeagueResults, games: PlayerGames, name: str) -> dict[str, list[object]]:
