@@ -156,11 +156,17 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
     if _has_third_party_code(entry.settings["agent"], yaml_settings):
         target = find_target(f"agent '{entry.settings['agent']}'", yaml_settings)
         check_agent_folder(league.folder, entry.settings["agent"], to_module_name(target))
-        settings = league.limits.to_settings() | {"isolation": isolation} | settings
+        settings = _drop_limit_of_sandboxes(league.limits.to_settings() | {"isolation": isolation}, entry) | settings
     if settings.get("isolation") == SANDBOX:
         for key in path_keys:
             check_visible_folder(league.folder, key, settings.get(key))
     return agent_from_entry({**settings, "name": entry.name}, league.root, trusted=True)
+
+
+def _drop_limit_of_sandboxes(limits: dict[str, Any], entry: Entry) -> dict[str, Any]:
+    """Return the limits of the league without that of processes if the entry plays in no sandbox, which it needs."""
+    is_sandboxed = entry.settings.get("isolation", limits["isolation"]) == SANDBOX
+    return {key: value for key, value in limits.items() if is_sandboxed or key != "processes"}
 
 
 def _resolve_paths(folder: Path, value: Any) -> Any:

@@ -58,7 +58,8 @@ class LeagueLimits(msgspec.Struct, frozen=True):
 
     turn_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     game_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    megabytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    megabytes: Annotated[int, msgspec.Meta(gt=0)] | None = None  # of each process
+    processes: Annotated[int, msgspec.Meta(gt=0)] | None = None  # and threads, in the sandbox of a player
 
     def to_settings(self) -> dict[str, float]:
         """Return the limits that are set, as keys of an agent."""

@@ -147,6 +147,15 @@ def test_limits_are_those_of_the_league_unless_an_entry_has_its_own(tmp_path: Pa
     assert [spec.label for spec in specs.values()] == ["own", "freed", "ours", "engine"]
 
 
+def test_the_number_of_processes_is_limited_in_sandboxes_only(tmp_path: Path) -> None:
+    entries_ = ("agent: league_first", "name: here, agent: league_first, isolation: thread", "agent: random")
+    with opened(write_league(tmp_path, *entries_, settings="limits: {processes: 20, megabytes: 500}\n")) as league:
+        specs = [entries.build_entry_spec(league, league.entries[0], isolation) for isolation in ("sandbox", "process")]
+        specs.append(entries.build_entry_spec(league, league.entries[1], "sandbox"))
+    assert [spec.limits.processes for spec in specs] == [20, None, None]
+    assert {str(spec.record_with_shortened_paths["limits"]) for spec in specs} == {"{'megabytes': 500}"}  # of one run
+
+
 def test_a_limit_gives_the_same_run_whether_the_league_or_the_entry_has_it(tmp_path: Path) -> None:
     limit = "turn_seconds: 20"
     folders = (
