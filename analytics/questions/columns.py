@@ -54,6 +54,7 @@ class ResultColumn(NamedTuple):
     texts: Sequence[Any]  # in tables for a page, also cells with links and colours
     right_aligned: bool = True  # numbers
     drop_priority: int = 0  # a table that is too wide drops the column of the highest priority first; 0: never
+    rotated: bool = False  # pages write the heading upwards, because the column is narrow: one of a crosstable
 
     @property
     def cells(self) -> list[Cell]:
@@ -314,7 +315,9 @@ def score_against_top_opponents_columns(frame: pl.DataFrame) -> list[ResultColum
     ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
     """
     return [
-        _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, drop_priority)
+        _column_with_diagonal(
+            agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, drop_priority
+        )._replace(rotated=True)
         for drop_priority, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 

@@ -150,12 +150,14 @@ class ReportData:
 
         If there are more agents, the best are shown: see ``analytics.questions.ranking``.
         """
-        if self.parent:
-            return self.parent.shown_agents
+        return self.parent.shown_agents if self.parent else tuple(sorted(self.select_best_agents(MAX_AGENTS)))
+
+    def select_best_agents(self, count: int) -> list[str]:
+        """Select the ``count`` best of the agents that the user asked for, or all if there are no more."""
         agents = [agent for agent in self.games_by_agent if self._is_requested(agent)]
-        if len(agents) > MAX_AGENTS:
-            agents = [agent for agent in self._ranked_then_rated_agents if agent in agents][:MAX_AGENTS]
-        return tuple(sorted(agents))
+        if len(agents) <= count:
+            return agents
+        return [agent for agent in self._ranked_then_rated_agents if agent in agents][:count]
 
     def describe_omitted_agents(self, frame: pl.DataFrame) -> list[str]:
         """Describe how many of the agents in a frame are shown; the result is empty if all are.

@@ -290,7 +290,7 @@ def results_page(
         )
         mistake_list = [mistakes if mistakes.text_rows else "No mistake meets these filters."]
     subject = f": run `{run}`" if run else f", {rules} rules"
-    has_more_agents = section_view.agents > MAX_AGENTS
+    has_more_agents = section_view.agents > MAX_AGENTS and slug != "crosstable"  # its note says which are shown
     best_note = (
         f"; shown are the {MAX_AGENTS} best agents of {section_view.agents:,} ({RANKING_RULE})"
         if has_more_agents

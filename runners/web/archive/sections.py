@@ -28,7 +28,6 @@ from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records_or_raise
 
-FIRST_SCORE_COLUMN = 3  # index of a crosstable's first column of scores
 MAX_MISTAKES = 25  # rows of the list of mistakes
 MAX_OF_A_KIND = 2  # rows for an agent, a kind of decision and a ply, unless one ply is selected
 
@@ -58,7 +57,7 @@ class SectionView(NamedTuple):
     section: Result
     games: int
     runs: int
-    agents: int  # at most ``report_data.MAX_AGENTS`` of them are shown
+    agents: int  # at most ``report_data.MAX_AGENTS`` of them are shown, in a crosstable ``MAX_CROSSTABLE_AGENTS``
 
 
 def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> SectionView:
@@ -125,6 +124,7 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
     as a filter; for example, it may also name a version of the code.
     """
     agents = [cell.text for cell in table.columns[0].cells]
+    opponents = iter(agents)
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}
 
     def link_scores(opponent: str, scores: ResultColumn) -> ResultColumn:
@@ -136,9 +136,8 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
         ]
         return scores._replace(texts=cells)
 
-    end = FIRST_SCORE_COLUMN + len(agents)
-    scores = map(link_scores, agents, table.columns[FIRST_SCORE_COLUMN:end])
-    return replace(table, columns=[*table.columns[:FIRST_SCORE_COLUMN], *scores, *table.columns[end:]])
+    columns = [link_scores(next(opponents), column) if column.rotated else column for column in table.columns]
+    return replace(table, columns=columns)
 
 
 def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:

@@ -16,7 +16,14 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.questions.columns import MISSING, Table, format_elo, format_percent
+from analytics.questions.columns import (
+    MISSING,
+    Table,
+    format_elo,
+    format_interval,
+    format_percent,
+    format_percent_whole,
+)
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.ranking import FEW_GAMES, MIN_RANKED_GAMES, RANKING_RULE, WON_ALL
 from analytics.questions.ratings import Ratings, compute_ratings
@@ -166,7 +173,7 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
     assert rows == {agent: format_percent(score) for agent, score in scores.items()}
     shown = read_cells(build_section(opened, "crosstable", CLASSIC).section.table)
     assert {agent: row["score"] for agent, row in shown.items()} == {agent: rows[agent] for agent in shown}
-    assert len(shown) == MAX_AGENTS
+    assert len(shown) == len(scores) > MAX_AGENTS  # a crosstable needs no colours of agents
     table = pl.read_csv(
         io.StringIO(qarena("crosstable", "--archive", root, "--rules", "classic", "--format", "csv").out)
     )
@@ -178,6 +185,35 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
     }
     page_scores = {(str(row[0]), str(row[1])): str(row[3]) for row in pairs.cell_rows}
     assert page_scores.items() <= csv_scores.items()
+
+
+def test_a_score_of_the_crosstable_has_a_colour_only_if_its_interval_excludes_one_half(opened: OpenArchive) -> None:
+    section = build_section(opened, "crosstable", CLASSIC).section
+    assert section.table is not None
+    frame = compute_head_to_head(opened, CLASSIC).to_frame()
+    expected = {}
+    for row in frame.rows(named=True):
+        counts = row["wins"], row["draws"], row["losses"]
+        ends = row["score"], row["score_low"], row["score_high"]
+        expected[row["first"], row["second"]] = (*ends, *counts)
+        expected[row["second"], row["first"]] = (1 - ends[0], 1 - ends[2], 1 - ends[1], *counts[::-1])
+    rotated = [column for column in section.table.columns if column.rotated]
+    agents = [cell.text for cell in section.table.columns[0].cells]
+    assert [column.heading.split(" ", 1)[1] for column in rotated] == agents
+    tints = set()
+    for opponent, column in zip(agents, rotated, strict=True):
+        for agent, cell in zip(agents, column.cells, strict=True):
+            if (agent, opponent) not in expected:
+                assert cell.is_diagonal or (cell.text, cell.tint) == (MISSING, None)
+                continue
+            score, low, high, wins, draws, losses = expected[agent, opponent]
+            assert cell.text == format_percent_whole(score)
+            assert cell.tint is not None
+            assert (cell.tint > 0, cell.tint < 0) == (low > 0.5, high < 0.5)
+            assert cell.hint == f"{format_interval(low, high)} %; {wins} won, {draws} drawn, {losses} lost"
+            assert f"agent={agent}&opponent={opponent}" in cell.link
+            tints.add((cell.tint > 0) - (cell.tint < 0))
+    assert tints == {-1, 0, 1}
 
 
 @pytest.fixture
