@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -104,6 +104,12 @@ class ReportData:
                 selection = replace(self.selection, runs=runs, counts=counts)
                 parts.append(ReportData(selection, self.included_trainings, self.parent or self))
         return tuple(parts)
+
+    def select_runs(self, run_ids: Collection[str]) -> ReportData:
+        """Select the games of some of the runs, with names and colours of their own."""
+        runs = tuple(run for run in self.selection.runs if run.run_id in run_ids)
+        counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
+        return replace(self, selection=replace(self.selection, runs=runs, counts=counts), parent=None)
 
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:

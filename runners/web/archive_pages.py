@@ -270,9 +270,8 @@ def results_page(
     filters = [
         FormField("rules", "Rules", rules, "" if rules else "those of the run", reader.rules_and_agent_names.rules),
         FormField("run", "Run", run, "all runs"),
+        FormField("trainings", "Runs of trainings", "yes" if with_trainings else "no", options=YES_NO),
     ]
-    if slug != "learning":
-        filters.append(FormField("trainings", "Runs of trainings", "yes" if with_trainings else "no", options=YES_NO))
     mistake_list: list[Table | str] = []
     if slug == "mistakes":
         filters += [
@@ -300,7 +299,7 @@ def results_page(
     counts = format_count_with_noun(section_view.games, "game"), format_count_with_noun(section_view.runs, "run")
     summary = f"{counts[0]} of {counts[1]}{subject}{trainings_note}{best_note}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else visible_section, *mistake_list]
-    section_page = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
+    section_page = ArchivePage(section.title, parts=parts)
     return reader.render_page(ARCHIVE_TEMPLATE, page=section_page, filters=filters, summary=summary, **pager)
 
 

@@ -71,7 +71,7 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
     if slug == "crosstable" and section.table is not None:
         labels = _list_labels(data.records.values())
         section = replace(section, table=_link_games(section.table, labels, game_filter))
-    section = replace(section, table=_link_agents(section.table, data.records.values()))
+    section = replace(section, table=link_agents(section.table, data.records.values()))
     return SectionView(section, data.selection.games, len(data.records), len(data.games_by_agent))
 
 
@@ -100,7 +100,7 @@ def _list_labels(records: Iterable[RunRecord]) -> set[str]:
     return {label for record in records for label in record.labels}
 
 
-def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
+def link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
     """Return a table in which each agent of the first column links to the agent's page, or None if there is no table.
 
     An agent gets a link only if it played in one of the runs that ``records`` describe.
