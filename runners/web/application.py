@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from runners.config.yaml_options import search_user_folders
-from runners.web import archive_pages, insights_page, puzzle_pages, sql_page
+from runners.web import archive_pages, insight_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
 from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
@@ -22,7 +22,7 @@ ROUTERS = (
     play.router,
     puzzle_pages.router,
     analyse.router,
-    insights_page.router,
+    insight_pages.router,
     archive_pages.router,
     sql_page.router,
 )

@@ -23,13 +23,9 @@ from analytics.report.report_data import MAX_AGENTS
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, RequestError
 from runners.web.archive import games, runs, sections, sweeps, urls
-from runners.web.archive.agents_and_policies import (
-    build_agent_page,
-    build_policies_table,
-    build_policy_page,
-    rate_agents,
-)
+from runners.web.archive.agents import rate_agents
 from runners.web.archive.archive_page import ArchivePage, FormField
+from runners.web.archive.policies import build_policies_table, build_policy_page
 from runners.web.archive_reader import (
     ROWS_PER_PAGE,
     NothingToReadError,
@@ -103,15 +99,6 @@ def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, pa
     return runs.build_runs_table(
         opened, ordered[ROWS_PER_PAGE * (page_number - 1) : ROWS_PER_PAGE * page_number], f"Runs, by {order}"
     )
-
-
-@router.get("/browse/agent")
-def named_agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Response:
-    """Show the page of an agent: its rating, opponents, openings and mistakes.
-
-    ``rules`` limits the page to the named rules.
-    """
-    return reader.render_page(ARCHIVE_TEMPLATE, page=reader.compute_once(build_agent_page, agent, rules))
 
 
 YES_NO = ("yes", "no")

@@ -210,8 +210,19 @@ def _vary(quantity: Quantity, name: str, column: str, heading: str, form: Callab
     return replace(quantity, name=name, column=column, heading=heading, form=form)
 
 
+FORM = Quantity(
+    "score in a run",
+    lambda archive: archive.form(rules="classic"),
+    "score",
+    "score",
+    format_percent,
+    ("agent", "run_id"),
+    ("agent", "run"),
+)
 QUANTITIES = (
     PAIRING,
+    FORM,
+    _vary(FORM, "expected score in a run", "expected", "expected", format_missing(format_percent)),
     _vary(PAIRING, "win rate", "win_rate", "win", format_percent),
     _vary(PAIRING, "games of a pairing", "games", "games", format_count),
     RATING,
@@ -381,13 +392,20 @@ def test_the_best_agents_are_those_with_a_rank(places: Places) -> None:
 def test_the_page_of_an_agent_has_the_numbers_of_the_questions(places: Places) -> None:
     with analytics.open_archive(places.root) as archive:
         ratings = archive.ratings(rules="classic").frame
+        form = archive.form(rules="classic").frame.rows(named=True)
         pairings = archive.crosstable(rules="classic").frame.to_dicts()
         (openings,) = archive.sql("SELECT count(*) FROM games WHERE agent_0 = ? OR agent_1 = ?", [GAMMA, GAMMA]).row(0)
     assert openings
     for agent in (ALPHA, GAMMA, PERSON, STAR):
         text = places.visit(f"/browse/agent?agent={agent}&rules=classic")
         (elo,) = ratings.filter(agent=agent)["elo"]
-        assert f"{format_elo(elo)} Elo" in read_text(text)
+        assert (f"{format_elo(elo)} Elo" if math.isfinite(elo) else "so its Elo has no bound") in read_text(text)
+        table = next(table for table in read_html_tables(text) if "expected" in table.headings)
+        of = [table.headings.index(heading) for heading in ("run", "score", "expected")]
+        rows = [(row["run_id"], format_percent(row["score"]), row["expected"]) for row in form if row["agent"] == agent]
+        assert [tuple(row[place] for place in of) for row in table.rows] == [
+            (run_id, score, format_missing(format_percent)(expected)) for run_id, score, expected in rows
+        ]
         (table,) = (table for table in read_html_tables(text) if table.headings[0] == "opponent")
         expected = {}
         for row in pairings:

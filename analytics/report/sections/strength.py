@@ -123,8 +123,12 @@ def _build_meeting_cell(meeting: Meeting | None) -> Cell:
         return Cell(MISSING, hint="never met")
     interval = format_interval(meeting.score.low, meeting.score.high)
     counts = f"{meeting.wins:,} won, {meeting.draws:,} drawn, {meeting.losses:,} lost"
-    tint = 0.0 if meeting.verdict == 0 else meeting.verdict * max(PALEST_TINT, abs(2 * meeting.score.mean - 1))
-    return Cell(format_percent_whole(meeting.score.mean), tint=tint, hint=f"{interval} %; {counts}")
+    return Cell(format_percent_whole(meeting.score.mean), tint=tint_meeting(meeting), hint=f"{interval} %; {counts}")
+
+
+def tint_meeting(meeting: Meeting) -> float:
+    """Return the colour of a score, from -1 (worse) to 1 (better); it is 0 if the interval contains one half."""
+    return 0.0 if meeting.verdict == 0 else meeting.verdict * max(PALEST_TINT, abs(2 * meeting.score.mean - 1))
 
 
 def build_shown_crosstable(data: ReportData) -> Crosstable:

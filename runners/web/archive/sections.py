@@ -140,11 +140,14 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
     return replace(table, columns=columns)
 
 
-def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:
+def build_mistakes_table(
+    opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None, with_agent: bool = True
+) -> Table:
     """Build the table of mistakes, sorted by descending regret; among equal mistakes, later plies come first.
 
     Unless ``ply`` (from 0) selects one ply, only a few mistakes are listed for each agent, kind of decision and ply.
-    ``kind`` is ``gift``, ``placement`` or "" for both. Raises ``RequestError`` for an unknown run.
+    ``kind`` is ``gift``, ``placement`` or "" for both. Without ``with_agent``, no column names the agent. Raises
+    ``RequestError`` for an unknown run.
     """
     records = select_records_or_raise(opened, game_filter)
     rows = opened.sql(
@@ -158,7 +161,7 @@ def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str
     values = rows.select("value_before", "value_after").rows()
     columns = [
         text_column("game", [urls.build_game_cell(*place) for place in rows.select("run_id", "game_id", "ply").rows()]),
-        link_column("agent", rows["agent"], map(urls.agent_url, rows["agent"])),
+        *([link_column("agent", rows["agent"], map(urls.agent_url, rows["agent"]))] if with_agent else []),
         text_column("decision", rows["kind"]),
         number_column("ply", rows["ply"]),
         text_column("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.report.page import INSIGHTS
-from runners.web import insights_page
+from analytics.report.page import INSIGHTS, Insight
+from runners.web import insight_pages
 from tests.paths import SAMPLE
 from tests.runners.web.visiting import plain, visitor
 
@@ -25,7 +25,7 @@ ROUND_ROBIN = "8d1cb3670fa3"
 
 def read_sections(text: str) -> dict[str, str]:
     """Map the slug of each question on the page to the HTML of its section."""
-    return dict(re.findall(r'<section class="insight[^"]*" id="(\w+)">(.*?)</section>', text, re.DOTALL))
+    return dict(re.findall(r'<section class="question[^"]*" id="(\w+)">(.*?)</section>', text, re.DOTALL))
 
 
 def test_every_question_has_a_picture_and_folded_numbers(reader: Visitor) -> None:
@@ -41,7 +41,7 @@ def test_every_question_has_a_picture_and_folded_numbers(reader: Visitor) -> Non
 
 
 @pytest.mark.parametrize("insight", INSIGHTS, ids=lambda insight: insight.slug)
-def test_an_old_address_leads_to_its_place_on_the_page(reader: Visitor, insight: insights_page.Insight) -> None:
+def test_an_old_address_leads_to_its_place_on_the_page(reader: Visitor, insight: Insight) -> None:
     answer = reader.client.get(
         f"/browse/results/{insight.slug}?rules=square&trainings=no&agent=x", follow_redirects=False
     )
@@ -78,7 +78,7 @@ def test_the_pictures_are_about_the_agent_and_the_run_that_filters_name(reader: 
 def test_a_request_computes_no_further_picture_when_its_time_is_up(
     reader: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insights_page, "SECONDS", -1.0)
+    monkeypatch.setattr(insight_pages, "SECONDS", -1.0)
     path = "/browse/insights?rules=square&trainings=no"
     page = reader.get(path)
     assert page.refreshes
