@@ -236,7 +236,7 @@ def test_the_page_of_a_policy_has_all_parameters(
     tmp_path: Path, qarena: Qarena, command: tuple[str, ...], expected: dict[str, str]
 ) -> None:
     play(tmp_path, "agents=[random,semi_random]", "games=200", "threads=1")
-    answer = qarena(*command, f"archive.root={tmp_path}", "progress=false")
+    answer = qarena(*command, f"archive.root={tmp_path}")
     assert answer.code == 0, answer.err
     with OpenArchive(tmp_path) as archive:
         (card,) = archive.archive.load_cards()
