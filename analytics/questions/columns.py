@@ -268,6 +268,12 @@ def numbered_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | 
     return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
+def imposed_plies_columns(counts: Iterable[int]) -> list[ResultColumn]:
+    """Build the column with the numbers of imposed plies, as a list; the list is empty if all of them are 0."""
+    numbers = [*counts]
+    return [number_column("imposed plies", numbers)] if any(numbers) else []
+
+
 def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:

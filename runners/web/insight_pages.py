@@ -157,8 +157,8 @@ def _list_insights(game_filter: GameFilter) -> list[Question]:
     questions = []
     for insight in INSIGHTS:
         name, path = NEXT_PAGES[insight.slug]
-        more = {"order": "longest"} if insight.slug == "lengths" else {}
-        url = path if insight.slug == "learning" else urls.build_url(path, query | more)
+        order = "longest" if insight.slug == "lengths" else None
+        url = path if insight.slug == "learning" else urls.build_url(path, {**query, "order": order})
         questions.append(Question(insight.slug, insight.question, _build_insight, (insight, game_filter), {name: url}))
     return questions
 

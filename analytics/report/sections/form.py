@@ -12,6 +12,7 @@ from analytics.report.vega import Spec, inline_data, layer, quantitative, range_
 
 MIN_RUNS = 2  # of an agent that has a picture: one run shows no course of time
 WIDTH = 420  # pixels
+NEARLY_ZERO = 0.2  # an axis with so small a score begins at 0
 NOTE = (
     "The score in each run, in percent, with its 95 % interval; a draw counts half. Expected is the score that the "
     "ratings of all games let expect against the same opponents; in the picture, it is a flat stroke."
@@ -48,8 +49,8 @@ def _build_chart(frame: pl.DataFrame) -> Spec:
     rows = frame.select("score", "low", "high", "expected").with_row_index("place", 1).cast({"place": pl.Int64})
     axis = {"tickMinStep": 1, "format": "d", "grid": False, "domain": False}
     x = quantitative("place", title="run", axis=axis, scale={"domain": [0.5, len(rows) + 0.5], "nice": False})
-    lowest = min(rows["low"].min() or 0.0, rows["expected"].min() or 1.0)  # type: ignore[type-var]
-    scale = {"zero": lowest < 0.2, "nice": True}  # type: ignore[operator]
+    lowest = min(row for name in ("low", "expected") for row in rows[name].drop_nulls())
+    scale = {"zero": lowest < NEARLY_ZERO, "nice": True}
     score = quantitative("score", title="score", axis=style.SHARE_AXIS, scale=scale)
     layers = [
         layer("line", {"y": score}, color=style.FIRST_COLOUR, opacity=0.35, strokeWidth=1.5),
