@@ -401,9 +401,9 @@ def test_the_page_of_an_agent_has_the_numbers_of_the_questions(places: Places) -
         (elo,) = ratings.filter(agent=agent)["elo"]
         assert (f"{format_elo(elo)} Elo" if math.isfinite(elo) else "so its Elo has no bound") in read_text(text)
         table = next(table for table in read_html_tables(text) if "expected" in table.headings)
-        of = [table.headings.index(heading) for heading in ("run", "score", "expected")]
+        places_of_form = [table.headings.index(heading) for heading in ("run", "score", "expected")]
         rows = [(row["run_id"], format_percent(row["score"]), row["expected"]) for row in form if row["agent"] == agent]
-        assert [tuple(row[place] for place in of) for row in table.rows] == [
+        assert [tuple(row[place] for place in places_of_form) for row in table.rows] == [
             (run_id, score, format_missing(format_percent)(expected)) for run_id, score, expected in rows
         ]
         (table,) = (table for table in read_html_tables(text) if table.headings[0] == "opponent")
