@@ -90,8 +90,8 @@ def build_standing_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
     ``frame`` is the result of ``Crosstable.to_frame``.
     """
-    score, interval, games, *shares = standing_columns_without_agents(frame)
-    return [score, *shares, interval, games]
+    score, interval, games, win, draw, loss, *forfeits = standing_columns_without_agents(frame)
+    return [score, win, draw, loss, interval, games, *forfeits]
 
 
 def build_opponent_columns(frame: pl.DataFrame, results: Iterable[PairingResult]) -> list[ResultColumn]:
