@@ -21,7 +21,6 @@ from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import INSIGHTS, Insight
 from analytics.report.result import Result
-from analytics.store.records import is_person
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, FailureError, RequestError
 from runners.web.agents_and_rules import AgentsAndRules
@@ -208,7 +207,7 @@ def named_agent_page(request: Request, reader: ReaderDependency, agent: str = ""
 
 
 class PlayableAgents:
-    """Which agents of the archive can be played against here: no people, and no agents that only had a name there."""
+    """Which agents of the archive can be played against here: no people, and no labels that name no agent here."""
 
     def __init__(self, site: Site) -> None:
         self._agents = site.get_or_create_service(AgentsAndRules)
@@ -216,8 +215,6 @@ class PlayableAgents:
 
     def is_playable(self, label: str) -> bool:
         """Return whether a game against the agent with this label can begin."""
-        if is_person(label):
-            return False
         if label not in self._is_playable:
             try:
                 self._agents.load_agent(label)
