@@ -56,11 +56,12 @@ def twenty_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write an archive in which twenty agents with long labels met each other."""
     labels = [f"agent{number:02}(parameter=0.{number:02})" for number in range(MAX_CROSSTABLE_AGENTS)]
     pairings = [*combinations(labels, 2)]
-    archive = ArchiveStore.open(tmp_path_factory.mktemp("twenty") / "games", create=True)
+    root = tmp_path_factory.mktemp("twenty") / "games"
+    archive = ArchiveStore.open(root, create=True)
     run = record(build_spec(pairings=pairings), games=2)
     archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(number, number, 0, 1) for number in range(len(pairings))], pairings)
-    return archive.root
+    return root
 
 
 def test_a_crosstable_of_twenty_agents_fits(browser: Any, twenty_agents: Path) -> None:
