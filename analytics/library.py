@@ -147,6 +147,35 @@ class Archive(OpenArchive):
         fit = fit_ratings(results.tallies, anchor_label, anchor_elo, samples=samples, shared=results.shared)
         return build_ratings_result(results, fit, anchor_label, anchor_elo)
 
+    def form(self, **games: Unpack[GameFilters]) -> Result:
+        """Return the score of each agent in each run under one rule set, by default without the games of trainings.
+
+        Columns: ``agent``; ``run_id`` and ``created``, the UTC time when the run began; the number of ``opponents``;
+        ``games``, ``wins``, ``draws`` and ``losses``; ``score`` (0 to 1) with its 95 % interval ``low`` to ``high``;
+        ``expected`` (0 to 1), the score that the ratings let expect against the same opponents, null if a rating has no
+        bound or if ``where`` is given.
+
+        Args:
+            **games: The filters of ``GameFilters``.
+
+        Returns:
+            A ``Result`` with a row for each run and agent, the oldest run first.
+
+        Raises:
+            RequestError: No game meets the filters, or the games that do have several rule sets.
+
+        Examples:
+            >>> import analytics
+            >>> form = analytics.open_archive("data/sample").form(rules="classic", agent="semi_random").frame
+            >>> form.columns[-4:]
+            ['score', 'low', 'high', 'expected']
+
+        """
+        from analytics.questions.form import compute_form
+        from analytics.report.sections.form import build_form_result
+
+        return build_form_result(compute_form(self, self._build_filter(games, default_trainings=False)))
+
     def compare(self, *runs: Run) -> Result:
         """Compare two or more runs, each later one with the first, in settings, code, scores, speed and regret.
 

@@ -54,6 +54,7 @@ class ResultColumn(NamedTuple):
     texts: Sequence[Any]  # in tables for a page, also cells with links and colours
     right_aligned: bool = True  # numbers
     drop_priority: int = 0  # a table that is too wide drops the column of the highest priority first; 0: never
+    rotated: bool = False  # pages write the heading upwards, because the column is narrow: one of a crosstable
 
     @property
     def cells(self) -> list[Cell]:
@@ -267,6 +268,12 @@ def numbered_agent_columns(agents: Sequence[str], ranks: Iterable[int | None] | 
     return [number_column("", range(1, len(agents) + 1) if ranks is None else ranks), text_column("agent", agents)]
 
 
+def imposed_plies_columns(counts: Iterable[int]) -> list[ResultColumn]:
+    """Build the column with the numbers of imposed plies, as a list; the list is empty if all of them are 0."""
+    numbers = [*counts]
+    return [number_column("imposed plies", numbers)] if any(numbers) else []
+
+
 def link_column(
     heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right_aligned: bool = False
 ) -> ResultColumn:
@@ -314,7 +321,9 @@ def score_against_top_opponents_columns(frame: pl.DataFrame) -> list[ResultColum
     ``frame`` is the result of ``analytics.questions.pairings.Crosstable.to_frame``.
     """
     return [
-        _column_with_diagonal(agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, drop_priority)
+        _column_with_diagonal(
+            agent, agent, frame["agent"], frame[f"v {agent}"], format_percent, drop_priority
+        )._replace(rotated=True)
         for drop_priority, agent in enumerate(frame["agent"][:MAX_OPPONENTS])
     ]
 

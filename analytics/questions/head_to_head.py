@@ -104,12 +104,15 @@ def split_by_seat(results: Iterable[PairingResult], shared: SharedOpenings | Non
     return seat_results
 
 
-def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAMES) -> HeadToHead:
+def compute_head_to_head(
+    opened: OpenArchive, game_filter: GameFilter = ALL_GAMES, with_notes: bool = True
+) -> HeadToHead:
     """Compute the results of each pair of agents in the games that the filter chooses.
 
     Without a condition in SQL, the results come from tallies. Games are read only in runs in which several pairings
     played the same openings, because their intervals depend on the results after each opening. With a condition, a pair
-    of which only one game is chosen is counted as a single game.
+    of which only one game is chosen is counted as a single game. Without ``with_notes``, the result has no notes; this
+    saves reading games, of which a note counts the copies.
 
     Raises:
         RequestError: No game is chosen, a run is not in the archive, the condition is invalid, or the games were played
@@ -120,6 +123,8 @@ def compute_head_to_head(opened: OpenArchive, game_filter: GameFilter = ALL_GAME
     records, results, names, training_count = load_chosen_results(opened, game_filter)
     shared = load_shared_openings(opened, game_filter.where, records, results)
     merged = merge_results_by_agents(results.values(), shared)
+    if not with_notes:
+        return HeadToHead(records[0].rules.name, merged, (), shared, records[0].rules.mover_chooses)
     notes = [
         *names.notes,
         *_describe_ambiguous_labels_and_omissions(records, merged, training_count),

@@ -184,6 +184,36 @@ def pairings_frame(results: Sequence[PairingResult]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
+class Meeting(NamedTuple):
+    """The games between two agents, from the point of view of one of them."""
+
+    score: Estimate
+    wins: int
+    draws: int
+    losses: int
+
+    @property
+    def verdict(self) -> int:
+        """1 if the agent is better than its opponent, -1 if it is worse, and 0 if the score's interval contains 1/2."""
+        return (self.score.low > 1 / 2) - (self.score.high < 1 / 2)
+
+
+def index_meetings(results: Iterable[PairingResult]) -> dict[tuple[str, str], Meeting]:
+    """Index the games between each two agents by agent and opponent, once from each agent's point of view.
+
+    ``results`` are those of ``merge_results_by_agents``, so that each two agents have one. Games of an agent against
+    itself are left out. Both views have the same interval, mirrored, because clusters belong to one view only.
+    """
+    meetings = {}
+    for result in results:
+        if result.first != result.second:
+            score = result.score
+            mirrored = Estimate(1 - score.mean, 1 - score.high, 1 - score.low)
+            meetings[result.first, result.second] = Meeting(score, result.wins, result.draws, result.losses)
+            meetings[result.second, result.first] = Meeting(mirrored, result.losses, result.draws, result.wins)
+    return meetings
+
+
 @dataclass(frozen=True)
 class Standing:
     """The results of one agent against all other agents."""

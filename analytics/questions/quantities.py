@@ -32,6 +32,7 @@ QUANTITIES = (
     Quantity(
         "score", "0 to 1", ("score", "first one's score"), "%", format_percent, "analytics.statistics.tally.score"
     ),
+    Quantity("expected", "0 to 1", ("expected",), "%", format_percent, "analytics.questions.form.compute_form"),
     Quantity("win_rate", "0 to 1", ("win", "win rate"), "%", format_percent, "analytics.statistics.tally.win_rate"),
     Quantity("share", "0 to 1", ("share",), "%", format_percent, "analytics.questions.openings.run_openings_query"),
     Quantity("elo", "Elo", ("Elo",), "Elo", format_elo, "analytics.questions.ratings.compute_ratings"),

@@ -35,6 +35,7 @@ ELO_PER_UNIT = 400 / math.log(10)  # Elo points for one natural unit
 DECIMALS = 6  # of reported values; further digits may depend on the machine's linear algebra
 SAMPLES = 200
 MAX_NAMED = 10  # agents that a sentence names
+LARGEST_EXPONENT = 300.0  # so that no power is too large for a float
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,23 @@ class Ratings:
     def find_rating(self, agent: str) -> Rating | None:
         """Return the rating of an agent, or None if the agent is not rated."""
         return next((rating for rating in self.ratings if rating.agent == agent), None)
+
+    def expect_score(self, agent: str, opponent: str, seat: int) -> float | None:
+        """Return the score (0 to 1) that the fitted model expects of an agent in ``seat`` against an opponent.
+
+        It is None if one of the two has no finite rating, or if their ratings cannot be compared.
+        """
+        own, other = self.find_rating(agent), self.find_rating(opponent)
+        if own is None or other is None or own.group != other.group:
+            return None
+        advantage = self.seat.mean if seat == 0 else -self.seat.mean
+        difference = (own.elo.mean - other.elo.mean + advantage) / ELO_PER_UNIT  # in natural units
+        if not math.isfinite(difference) or not 0 <= self.draws.mean < 1:
+            return None
+        half = math.exp(min(abs(difference) / 2, LARGEST_EXPONENT))
+        draw = 2 * self.draws.mean / (1 - self.draws.mean)  # exp of the draw parameter
+        better = (half + draw / 2) / (half + draw + 1 / half)
+        return better if difference >= 0 else 1 - better
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row for each agent.

@@ -18,11 +18,16 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.report.rendering import render_template
 from analytics.report.report_data import MAX_AGENTS, ReportData, select_report_data
 from analytics.report.result import Result
-from analytics.report.sections.evaluations import build_evaluations_section
-from analytics.report.sections.learning import build_section_on_trained_policies
-from analytics.report.sections.lengths import build_lengths_section
+from analytics.report.sections.evaluations import build_evaluations_overview, build_evaluations_section
+from analytics.report.sections.learning import build_learning_overview, build_section_on_trained_policies
+from analytics.report.sections.lengths import build_lengths_overview, build_lengths_section
 from analytics.report.sections.mistakes import build_mistakes_section
-from analytics.report.sections.openings import build_first_gifts_section, build_first_placements_section
+from analytics.report.sections.openings import (
+    build_first_gifts_overview,
+    build_first_gifts_section,
+    build_first_placements_overview,
+    build_first_placements_section,
+)
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.sections.strength import build_crosstable_section, build_ratings_section
 from analytics.store.texts import format_count_with_noun
@@ -71,8 +76,23 @@ SUBJECTS = {
 }
 
 
-# Subjects with a page of their own; runs have other pages.
-PAGE_SUBJECTS = [subject for subject in SUBJECTS.values() if subject.section_builder is not build_runs_section]
+class Insight(NamedTuple):
+    """A question that one picture answers, with the function that builds the section with this picture."""
+
+    slug: str  # of the subject of which this is the overview
+    question: str
+    build_overview: Callable[[ReportData], Result]
+
+
+INSIGHTS = (
+    Insight("lengths", "How long do games take?", build_lengths_overview),
+    Insight("placements", "Where does the first piece go?", build_first_placements_overview),
+    Insight("gifts", "Which piece is given first?", build_first_gifts_overview),
+    Insight("evaluations", "What do agents expect of their turns?", build_evaluations_overview),
+    Insight("learning", "How did policies learn?", build_learning_overview),
+)
+# Subjects with a page of their own; the insights share a page, and runs have other pages.
+PAGE_SUBJECTS = [SUBJECTS[slug] for slug in ("crosstable", "ratings", "mistakes")]
 
 
 def find_subject(slug: str) -> Subject:

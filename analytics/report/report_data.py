@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -105,6 +105,12 @@ class ReportData:
                 parts.append(ReportData(selection, self.included_trainings, self.parent or self))
         return tuple(parts)
 
+    def select_runs(self, run_ids: Collection[str]) -> ReportData:
+        """Select the games of some of the runs, with names and colours of their own."""
+        runs = tuple(run for run in self.selection.runs if run.run_id in run_ids)
+        counts = tuple(self.selection.games_by_run[run.run_id] for run in runs)
+        return replace(self, selection=replace(self.selection, runs=runs, counts=counts), parent=None)
+
     @cached_property
     def shared_openings(self) -> SharedOpenings | None:
         """Counts of the pairs of games whose openings were played by more than one pairing, or None if there are none.
@@ -150,12 +156,14 @@ class ReportData:
 
         If there are more agents, the best are shown: see ``analytics.questions.ranking``.
         """
-        if self.parent:
-            return self.parent.shown_agents
+        return self.parent.shown_agents if self.parent else tuple(sorted(self.select_best_agents(MAX_AGENTS)))
+
+    def select_best_agents(self, count: int) -> list[str]:
+        """Select the ``count`` best of the agents that the user asked for, or all if there are no more."""
         agents = [agent for agent in self.games_by_agent if self._is_requested(agent)]
-        if len(agents) > MAX_AGENTS:
-            agents = [agent for agent in self._ranked_then_rated_agents if agent in agents][:MAX_AGENTS]
-        return tuple(sorted(agents))
+        if len(agents) <= count:
+            return agents
+        return [agent for agent in self._ranked_then_rated_agents if agent in agents][:count]
 
     def describe_omitted_agents(self, frame: pl.DataFrame) -> list[str]:
         """Describe how many of the agents in a frame are shown; the result is empty if all are.

@@ -16,9 +16,9 @@ from analytics.report.style import AGENT_COLOURS, Figure, Picture
 
 def agent_cells(data: ReportData, agents: Iterable[str], with_ranks: bool = False) -> list[Cell]:
     """Build cells with the labels of agents in their colours; with ``with_ranks``, a rank precedes each label."""
+    colours = {agent: colour for colour, agent in enumerate(data.shown_agents)}  # a crosstable has more agents
     return [
-        Cell(agent, f"{rank} " if with_ranks else "", colour=data.find_colour_number(agent))
-        for rank, agent in enumerate(agents, 1)
+        Cell(agent, f"{rank} " if with_ranks else "", colour=colours.get(agent)) for rank, agent in enumerate(agents, 1)
     ]
 
 

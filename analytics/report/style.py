@@ -21,6 +21,7 @@ WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a 
 LINE_LETTERS = 42  # letters of a line above a picture that stands alone
 SPACING = 28  # pixels between two panels
 PANEL_WIDTH, PANEL_HEIGHT = 260, 150  # pixels; with its axes a panel is as wide as a telephone's screen
+WIDEST_PANEL = 500  # pixels of a picture that stands beside others
 FEW_PANELS, COLUMNS = 4, 2  # up to four panels stand below each other, to be read on a telephone; more in two columns
 MAX_MARKED_POINTS = 40  # a line of at most as many points has a mark on each
 MAX_POINTS = 200  # points of a longer line are merged
@@ -101,6 +102,11 @@ class Figure:
     name: str = ""  # the beginning of the ids in the page
     note: str = ""
     colour: int | None = None  # the number of the agent's colour, if the figure is about one agent
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the picture is too wide to stand beside others; on a telephone it scrolls."""
+        return isinstance(self.picture, SvgPicture) and self.picture.width > WIDEST_PANEL
 
     @cached_property
     def svg(self) -> str:

@@ -261,14 +261,23 @@ def _find_trainer(agent: AgentSpec) -> str | None:
     return trained_names[0] if trained_names else None
 
 
+def list_policy_parameters(card: PolicyCard) -> list[tuple[str, str]]:
+    """List all parameters of a policy, its own and those with which it was learned, as pairs of a name and a value."""
+    source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
+    parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: card.learned["parameters"]}
+    return [
+        (f"{noun} {key}", str(value))
+        for noun, settings in parameters.items()
+        for key, value in flatten_settings(settings)
+    ]
+
+
 def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
     """Return the contents of a policy's card, except its runs, as pairs of a heading and a text.
 
     ``folder`` is the folder of the policy.
     """
     learned = card.learned
-    source = "trainer" if not (card.is_derived or card.is_imported) else "parameter"
-    parameters = {"gene" if card.kind == GENOME else "parameter": card.parameters, source: learned["parameters"]}
     stored = ((card.stored_name(name), file) for name, file in card.files.items())
     files = [f"{name}, {file.bytes:,} bytes" + _format_row_count_suffix(file.rows) for name, file in stored]
     origin = describe_policy_origin(card)
@@ -284,11 +293,7 @@ def format_policy_card(card: PolicyCard, folder: PurePath) -> list[tuple[str, st
             else f"{origin.source}, {format_count_with_noun(learned['games'], 'game')}",
         ),
         *([("where", str(learned["where"]))] if "where" in learned else []),
-        *(
-            (f"{noun} {key}", str(value))
-            for noun, settings in parameters.items()
-            for key, value in flatten_settings(settings)
-        ),
+        *list_policy_parameters(card),
         ("command", str(learned.get("command", ""))),
         ("created", card.created),
         ("code", ", ".join(f"{key} {value}" for key, value in card.code.items())),

@@ -13,9 +13,7 @@ from analytics.questions.columns import (
     MAX_OPPONENTS,
     Cell,
     Table,
-    format_percent,
     format_seconds,
-    number_column,
     property_columns,
     text_column,
 )
@@ -24,7 +22,7 @@ from analytics.questions.strength_tables import describe_omissions
 from analytics.report.frame_formats import write_rows
 from analytics.report.rendering import render_template
 from analytics.report.result import to_sentence
-from analytics.report.sections.strength import build_tinted_opponent_columns
+from analytics.report.sections.strength import CROSSTABLE_COLOURS, build_opponent_columns, build_standing_columns
 from analytics.store.marker import check_outside_archives
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError, RequestError
@@ -162,10 +160,12 @@ def _build_crosstable_table(results: LeagueResults, links: Mapping[str, str]) ->
     agents = [Cell(name, prefix=f"{place} ", link=links[name]) for place, name in enumerate(frame["agent"], 1)]
     columns = [
         text_column("entry", agents),
-        number_column("score", frame["score"], format_percent),
-        *build_tinted_opponent_columns(frame),
+        *build_standing_columns(frame),
+        *build_opponent_columns(frame, results.data.results_summed_over_runs),
     ]
-    legend = "; ".join(describe_omissions(frame.height, "entries", frame.height))
+    legend = " ".join(
+        [CROSSTABLE_COLOURS, *map(to_sentence, describe_omissions(frame.height, "entries", frame.height))]
+    )
     return Table("Scores against each other, in %; a draw counts half", columns, legend=legend)
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from runners.config.yaml_options import search_user_folders
-from runners.web import archive_pages, sql_page
+from runners.web import archive_pages, insight_pages, sql_page
 from runners.web.analyse import pages as analyse
 from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
@@ -20,7 +20,15 @@ from runners.web.puzzles import exercise_pages
 from runners.web.puzzles import pages as puzzles
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
-ROUTERS = (play.router, exercise_pages.router, puzzles.router, analyse.router, archive_pages.router, sql_page.router)
+ROUTERS = (
+    play.router,
+    exercise_pages.router,
+    puzzles.router,
+    analyse.router,
+    insight_pages.router,
+    archive_pages.router,
+    sql_page.router,
+)
 
 
 def build_application(settings: ServerOptions) -> FastAPI:

@@ -23,13 +23,9 @@ from analytics.report.report_data import MAX_AGENTS
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import ArenaError, RequestError
 from runners.web.archive import games, runs, sections, sweeps, urls
-from runners.web.archive.agents_and_policies import (
-    build_agent_page,
-    build_policies_table,
-    build_policy_page,
-    rate_agents,
-)
+from runners.web.archive.agents import rate_agents
 from runners.web.archive.archive_page import ArchivePage, FormField
+from runners.web.archive.policies import build_policies_table, build_policy_page
 from runners.web.archive_reader import (
     ROWS_PER_PAGE,
     NothingToReadError,
@@ -103,15 +99,6 @@ def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, pa
     return runs.build_runs_table(
         opened, ordered[ROWS_PER_PAGE * (page_number - 1) : ROWS_PER_PAGE * page_number], f"Runs, by {order}"
     )
-
-
-@router.get("/browse/agent")
-def named_agent_page(reader: ReaderDependency, agent: str = "", rules: str = "") -> Response:
-    """Show the page of an agent: its rating, opponents, openings and mistakes.
-
-    ``rules`` limits the page to the named rules.
-    """
-    return reader.render_page(ARCHIVE_TEMPLATE, page=reader.compute_once(build_agent_page, agent, rules))
 
 
 YES_NO = ("yes", "no")
@@ -270,9 +257,8 @@ def results_page(
     filters = [
         FormField("rules", "Rules", rules, "" if rules else "those of the run", reader.rules_and_agent_names.rules),
         FormField("run", "Run", run, "all runs"),
+        FormField("trainings", "Runs of trainings", "yes" if with_trainings else "no", options=YES_NO),
     ]
-    if slug != "learning":
-        filters.append(FormField("trainings", "Runs of trainings", "yes" if with_trainings else "no", options=YES_NO))
     mistake_list: list[Table | str] = []
     if slug == "mistakes":
         filters += [
@@ -290,7 +276,7 @@ def results_page(
         )
         mistake_list = [mistakes if mistakes.text_rows else "No mistake meets these filters."]
     subject = f": run `{run}`" if run else f", {rules} rules"
-    has_more_agents = section_view.agents > MAX_AGENTS
+    has_more_agents = section_view.agents > MAX_AGENTS and slug != "crosstable"  # its note says which are shown
     best_note = (
         f"; shown are the {MAX_AGENTS} best agents of {section_view.agents:,} ({RANKING_RULE})"
         if has_more_agents
@@ -300,7 +286,7 @@ def results_page(
     counts = format_count_with_noun(section_view.games, "game"), format_count_with_noun(section_view.runs, "run")
     summary = f"{counts[0]} of {counts[1]}{subject}{trainings_note}{best_note}"
     parts = [f"Nothing to show: {section.missing}." if section.missing else visible_section, *mistake_list]
-    section_page = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
+    section_page = ArchivePage(section.title, parts=parts)
     return reader.render_page(ARCHIVE_TEMPLATE, page=section_page, filters=filters, summary=summary, **pager)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -34,14 +34,23 @@ SINGLE_PAGE_VIEW = {
 
 ResultT = TypeVar("ResultT")
 
-# Name and address of each page in the second row of the navigation.
+
+class Tab(NamedTuple):
+    """A page in the second row of the navigation, with the filters that it takes over from another page."""
+
+    name: str
+    path: str
+    filters: tuple[str, ...] = ()
+
+
 TABS = (
-    ("Runs", "/browse"),
-    ("Games", "/browse/games"),
-    ("Openings", "/browse/openings"),
-    *((subject.name, f"/browse/results/{subject.slug}") for subject in PAGE_SUBJECTS),
-    ("Sweeps", "/browse/sweeps"),
-    ("Policies", "/browse/policies"),
+    Tab("Runs", urls.BROWSE, ("rules", "agent")),
+    Tab("Games", f"{urls.BROWSE}/games", ("rules", "run", "agent", "opponent")),
+    Tab("Openings", f"{urls.BROWSE}/openings", ("rules", "run", "agent", "opponent")),
+    *(Tab(subject.name, urls.results_url(subject.slug), ("rules", "run", "trainings")) for subject in PAGE_SUBJECTS),
+    Tab("Insights", urls.INSIGHTS, ("rules", "run", "trainings", "agent")),
+    Tab("Sweeps", f"{urls.BROWSE}/sweeps"),
+    Tab("Policies", f"{urls.BROWSE}/policies"),
 )
 
 
@@ -106,12 +115,20 @@ class ArchiveReader:
     def render_page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template as a page about the archive, with a line about each damaged record that was left out."""
         common_values = {
-            "tabs": TABS,
+            "tabs": self._list_tabs_with_addresses(),
             "damaged": self.snapshot.damaged,
             "filter_names": self.rules_and_agent_names,
             **SINGLE_PAGE_VIEW,
         }
         return render_page(self.request, template, status, **(common_values | values))
+
+    def _list_tabs_with_addresses(self) -> list[tuple[str, str, str]]:
+        """List the name, the path and the address of each tab; the address keeps the filters of this page."""
+        query = self.request.query_params
+        return [
+            (tab.name, tab.path, urls.build_url(tab.path, {name: query.get(name) for name in tab.filters}))
+            for tab in TABS
+        ]
 
     def build_pager(self, row_count: int, rows_per_page: int = ROWS_PER_PAGE) -> dict[str, Any]:
         """Build the values with which a template divides a list into pages.

@@ -59,6 +59,7 @@ class Quantity:
     command: Sequence[str] = ()  # none: no command asks this alone
     section: str = ""  # id of its section in the report; none: the report does not have it
     page: str = ""  # its address
+    on_page: Callable[[Key], bool] = lambda _key: True  # which rows the page shows, by their key
     rows: Callable[[Row], bool] = lambda _row: True  # of the frame
     shown: Callable[[Key], Key | None] = lambda key: key  # the key of people as programs have it; None: another row
     words: Mapping[str, str] = field(default_factory=dict)  # what places that show others say

@@ -134,7 +134,8 @@ FIRST_PLY = Quantity(
     ("rules", "agent", "ply", "cell"),
     ("rules, agent", "ply", "cell"),
     section="First-placements".lower(),
-    page="/browse/results/placements?rules=classic",
+    page="/browse/insights?rules=classic",
+    on_page=lambda key: not key[1],  # all agents together, unless the page is about one
     shown=_split_agent,
 )
 MISTAKE = Quantity(
@@ -159,7 +160,7 @@ EVALUATION = Quantity(
     ("agent",),
     ("agent",),
     section="evaluations",
-    page="/browse/results/evaluations?rules=classic",
+    page="/browse/insights?rules=classic",
     rows=lambda row: row["ply"] is None,
 )
 LENGTH = Quantity(
@@ -171,7 +172,7 @@ LENGTH = Quantity(
     ("rules", "agent", "plies"),
     ("rules, agent", "plies"),
     section="game-lengths",
-    page="/browse/results/lengths?rules=classic",
+    page="/browse/insights?rules=classic",
     rows=lambda row: row["games"] or row["random"],
     shown=_split_agent,
 )
@@ -184,7 +185,7 @@ CURVE = Quantity(
     ("policy", "series", "step"),
     ("policy", "series", "step"),
     section="learning-curves",
-    page="/browse/results/learning?rules=classic",
+    page="/browse/insights?rules=classic",
 )
 GIFT = replace(
     FIRST_PLY,
@@ -193,7 +194,7 @@ GIFT = replace(
     keys=("rules", "agent", "ply", "piece"),
     key_headings=("rules, agent", "ply", "piece"),
     section="first-gifts",
-    page="/browse/results/gifts?rules=classic",
+    page="/browse/insights?rules=classic",
 )
 BY_PLY = replace(
     MISTAKE,
@@ -209,8 +210,19 @@ def _vary(quantity: Quantity, name: str, column: str, heading: str, form: Callab
     return replace(quantity, name=name, column=column, heading=heading, form=form)
 
 
+FORM = Quantity(
+    "score in a run",
+    lambda archive: archive.form(rules="classic"),
+    "score",
+    "score",
+    format_percent,
+    ("agent", "run_id"),
+    ("agent", "run"),
+)
 QUANTITIES = (
     PAIRING,
+    FORM,
+    _vary(FORM, "expected score in a run", "expected", "expected", format_missing(format_percent)),
     _vary(PAIRING, "win rate", "win_rate", "win", format_percent),
     _vary(PAIRING, "games of a pairing", "games", "games", format_count),
     RATING,
@@ -314,7 +326,11 @@ def test_a_quantity_is_one_number_wherever_it_is_asked(
     elif place == "csv":
         assert answer.values == expected
     elif place == "page" and "rules=classic" in question.page and "rules" in question.keys:
-        assert answer.values == {key: question.form(value) for key, value in expected.items() if key[0] == "classic"}
+        assert answer.values == {
+            key: question.form(value)
+            for key, value in expected.items()
+            if key[0] == "classic" and question.on_page(key)
+        }
     else:
         assert answer.values == {key: question.form(value) for key, value in expected.items()}
     assert question.words.get(place, "") in answer.text
@@ -376,13 +392,20 @@ def test_the_best_agents_are_those_with_a_rank(places: Places) -> None:
 def test_the_page_of_an_agent_has_the_numbers_of_the_questions(places: Places) -> None:
     with analytics.open_archive(places.root) as archive:
         ratings = archive.ratings(rules="classic").frame
+        form = archive.form(rules="classic").frame.rows(named=True)
         pairings = archive.crosstable(rules="classic").frame.to_dicts()
         (openings,) = archive.sql("SELECT count(*) FROM games WHERE agent_0 = ? OR agent_1 = ?", [GAMMA, GAMMA]).row(0)
     assert openings
     for agent in (ALPHA, GAMMA, PERSON, STAR):
         text = places.visit(f"/browse/agent?agent={agent}&rules=classic")
         (elo,) = ratings.filter(agent=agent)["elo"]
-        assert f"{format_elo(elo)} Elo" in read_text(text)
+        assert (f"{format_elo(elo)} Elo" if math.isfinite(elo) else "so its Elo has no bound") in read_text(text)
+        table = next(table for table in read_html_tables(text) if "expected" in table.headings)
+        places_of_form = [table.headings.index(heading) for heading in ("run", "score", "expected")]
+        rows = [(row["run_id"], format_percent(row["score"]), row["expected"]) for row in form if row["agent"] == agent]
+        assert [tuple(row[place] for place in places_of_form) for row in table.rows] == [
+            (run_id, score, format_missing(format_percent)(expected)) for run_id, score, expected in rows
+        ]
         (table,) = (table for table in read_html_tables(text) if table.headings[0] == "opponent")
         expected = {}
         for row in pairings:
@@ -519,7 +542,7 @@ def test_a_damaged_file_is_named_in_every_place(tmp_path: Path, qarena: Qarena) 
         from tests.runners.web.visiting import visitor
 
         with visitor(root) as reader:
-            for address in ("/browse/games", "/browse/results/lengths?rules=classic"):
+            for address in ("/browse/games", "/browse/insights?rules=classic"):
                 assert path.name in reader.ready(address).text, address
     # What is read from tallies or the record is not damaged, and is answered.
     with analytics.open_archive(root) as archive:

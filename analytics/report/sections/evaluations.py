@@ -12,13 +12,14 @@ from analytics.questions.columns import (
     format_value_error,
     number_column,
 )
+from analytics.questions.sql.views import run_condition_sql
 from analytics.report import style
 from analytics.report.advice import Advice
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
-from analytics.report.section import agent_figures, agent_table, build_section_by_ply
+from analytics.report.section import agent_figures, agent_table, assign_figure_ids, build_section_by_ply
 from analytics.report.style import Figure
-from analytics.report.vega import Spec, inline_data, layer, quantitative
+from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative
 
 # A row for each turn; ``result`` and ``exact`` are from the view of its agent.
 TURNS = """
@@ -35,6 +36,11 @@ MEANS = """
     FROM ({turns}) GROUP BY ALL ORDER BY ALL
 """
 
+VALUE_AXIS = {
+    "title": "value",
+    "axis": {"tickCount": 4, **style.PLAIN_AXIS},
+    "scale": {"domain": [-1, 1], "nice": False},
+}
 NOT_STORED = Advice(
     "no evaluations were stored",
     "'archive.evaluations=true' stores them",
@@ -50,6 +56,46 @@ def build_evaluations_section(data: ReportData) -> Result:
         "game has 1. Times are by the clock. Solid lines show expected values, dashed lines exact ones."
     )
     return build_section_by_ply(data, evaluations_frame, NOT_STORED, _build_parts, note)
+
+
+def build_evaluations_overview(data: ReportData) -> Result:
+    """Build the section about evaluations with one picture, in which each agent has a line.
+
+    If the data is about one agent, the picture also has the exact values, and the numbers are those by ply.
+    """
+    if data.agent is not None:
+        return build_evaluations_section(data)
+    data = data.select_runs(_list_runs_with_evaluations(data))  # so that their agents are among the best
+    if not data.records:
+        return Result(missing=NOT_STORED)
+    totals = evaluations_frame(data, False)
+    shown = data.select_rows_of_shown_agents(totals)
+    by_ply = data.select_rows_of_shown_agents(evaluations_frame(data, True)).filter(pl.col("reported") > 0)
+    note = (
+        "The mean value that agents expected of their turns, by ply: 1 won, 0 drawn, \N{MINUS SIGN}1 lost, for the "
+        "agent itself. The error is the root mean square of value minus result."
+    )
+    table = agent_table(data, "Values and times of turns", shown, _build_columns(shown))
+    figures = [] if by_ply.is_empty() else [Figure("Expected values", _build_chart_of_agents(by_ply, data))]
+    return Result(note, table, assign_figure_ids("evaluations", figures), frame=totals)
+
+
+def _build_chart_of_agents(by_ply: pl.DataFrame, data: ReportData) -> Spec:
+    """Build the chart of the values that agents expected by ply, with a line in the colour of each agent."""
+    colours = [style.AGENT_COLOURS[data.find_colour_number(agent)][0] for agent in by_ply["agent"]]
+    rows = by_ply.select("ply", "agent", "value", colour=pl.Series(colours, dtype=pl.String))
+    lines = {
+        "y": quantitative("value", **VALUE_AXIS),
+        "color": nominal("colour", scale=None),
+        "detail": nominal("agent"),
+    }
+    encoding = {"x": style.ply_axis(-1)}
+    return {
+        **style.PANEL,
+        "data": inline_data(rows),
+        "encoding": encoding,
+        **layer("line", {**encoding, **lines}, strokeWidth=2),
+    }
 
 
 def _build_parts(totals: pl.DataFrame, by_ply: pl.DataFrame, data: ReportData) -> tuple[Table, Table, list[Figure]]:
@@ -84,7 +130,9 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     - ``error``, the root mean square of value minus result;
     - ``seconds`` and ``slowest``, the mean and the longest time of a turn.
     """
-    turns = TURNS.format(condition=f"\n{data.selection.condition}\n")
+    # Joining the games of runs without evaluations would take most of the time.
+    runs = run_condition_sql(_list_runs_with_evaluations(data))
+    turns = TURNS.format(condition=f"{runs} AND (\n{data.selection.condition}\n)")
     rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
     names = [data.agent_names.find_name(*run_and_agent) for run_and_agent in rows.select("run_id", "agent").iter_rows()]
     named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
@@ -105,6 +153,12 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     return data.sort_by_rank(data.select_rows_of_requested_agents(means))
 
 
+def _list_runs_with_evaluations(data: ReportData) -> list[str]:
+    condition = f"(\n{data.selection.condition}\n)"
+    rows = data.opened.sql(f"SELECT DISTINCT run_id FROM evaluations WHERE {condition} ORDER BY ALL")  # noqa: S608  (a condition by design)
+    return rows["run_id"].to_list()
+
+
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
     """Build a figure for each agent that reported values, with the means by ply."""
     return agent_figures(
@@ -114,14 +168,9 @@ def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:
 
 def _build_expected_and_exact_values_chart(rows: pl.DataFrame, colour: str) -> Spec:
     """Build the chart of an agent's expected values, as a solid line, and exact values, as a dashed line, by ply."""
-    height = {
-        "title": "value",
-        "axis": {"tickCount": 4, **style.PLAIN_AXIS},
-        "scale": {"domain": [-1, 1], "nice": False},
-    }
     lines = [
         {"data": inline_data(rows.select("ply", name).drop_nulls())}
-        | layer("line", {"y": quantitative(name, **height)}, color=colour, strokeWidth=2, strokeDash=dash)
+        | layer("line", {"y": quantitative(name, **VALUE_AXIS)}, color=colour, strokeWidth=2, strokeDash=dash)
         for name, dash in (("value", [1, 0]), ("exact", [4, 3]))
         if rows[name].is_not_null().any()
     ]

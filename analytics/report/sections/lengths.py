@@ -8,6 +8,7 @@ from analytics.questions.columns import (
     ResultColumn,
     Table,
     format_percent,
+    format_percent_tenths_below_ten,
     format_plies,
     interval_column,
     number_column,
@@ -17,7 +18,7 @@ from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.report.section import assign_figure_ids
-from analytics.report.style import Figure
+from analytics.report.style import Figure, SvgPicture
 from analytics.report.vega import Spec, inline_data, layer, nominal, ordinal, quantitative, range_end
 from analytics.statistics.tally import wilson_bounds
 from analytics.store.texts import format_count_with_noun
@@ -56,6 +57,71 @@ def build_lengths_section(data: ReportData) -> Result:
     )
 
 
+def build_lengths_overview(data: ReportData) -> Result:
+    """Build the section about lengths with one picture for all agents that are shown.
+
+    If the data is about one agent, the picture is that agent's own, with results and intervals.
+    """
+    frame = data.select_rows_of_shown_agents(lengths_by_rules_and_agent_frame(data))
+    if data.agent is not None or frame.is_empty():
+        return build_lengths_section(data)
+    numbers = Table("Games by length", _build_columns(frame))
+    note = "The share of each agent's games that took so many plies, in percent, and below them exact random play."
+    figures = [
+        Figure(f"Lengths of games, {rules} rules", _render_lengths_by_agent(rows), f"lengths-{number}-")
+        for number, ((rules,), rows) in enumerate(frame.group_by("rules", maintain_order=True))
+    ]
+    return Result(note, figures=figures, numbers=numbers, frame=frame)
+
+
+ROW_HEIGHT, TILE_WIDTH, LABEL_WIDTH, LABEL_LETTERS = 22, 33, 210, 30  # of the picture of all agents, in pixels; letters
+MAX_SHADE = 0.55  # opacity of a tile, at most, so that its number is legible on light and on dark paper
+
+
+def _render_lengths_by_agent(rows: pl.DataFrame) -> SvgPicture:
+    """Render a row of tiles for each agent: the share of its games by length, then the mean length.
+
+    ``rows`` are those of one rule set. If the lengths under random play are known, they are the last row.
+    """
+    shares_by_agent = {
+        str(agent): (dict(agent_rows.select("plies", "share").iter_rows()), _compute_mean_length(agent_rows))
+        for (agent,), agent_rows in rows.group_by("agent", maintain_order=True)
+    }
+    random = dict(rows.select("plies", "random").unique("plies").iter_rows())
+    if None not in random.values():
+        shares_by_agent["exact random play"] = random, sum(plies * share for plies, share in random.items())
+    lengths = range(SHORTEST, CELLS + 1)
+    largest = max(share for shares, _ in shares_by_agent.values() for share in shares.values())
+    middle, right = ' text-anchor="middle"', ' text-anchor="end"'
+    width = LABEL_WIDTH + TILE_WIDTH * len(lengths) + 50
+    shapes = [
+        style.render_text(LABEL_WIDTH + (column + 0.5) * TILE_WIDTH, 13, str(plies), 11, style.FAINT, middle)
+        for column, plies in enumerate(lengths)
+    ]
+    shapes += [
+        style.render_text(0, 13, "plies", 11, style.FAINT),
+        style.render_text(width, 13, "mean", 11, style.FAINT, right),
+    ]
+    for row, (agent, (shares, mean)) in enumerate(shares_by_agent.items(), 1):
+        y = row * ROW_HEIGHT
+        label = agent if len(agent) <= LABEL_LETTERS else f"{agent[: LABEL_LETTERS - 1]}…"
+        shapes += [
+            style.render_text(0, y + 15, label, 12),
+            style.render_text(width, y + 15, format_plies(mean), 12, attributes=right),
+        ]
+        for column, plies in enumerate(lengths):
+            x = LABEL_WIDTH + column * TILE_WIDTH
+            opacity = MAX_SHADE * shares[plies] / largest
+            shapes.append(
+                f'<rect x="{x}" y="{y}" width="{TILE_WIDTH}" height="{ROW_HEIGHT}" fill="{style.FIRST_COLOUR}" '
+                f'fill-opacity="{opacity:.3g}" stroke="{style.GRID}"/>'
+            )
+            if shares[plies] > 0:
+                text = format_percent_tenths_below_ten(shares[plies])
+                shapes.append(style.render_text(x + TILE_WIDTH / 2, y + 15, text, 11, attributes=middle))
+    return SvgPicture("".join(shapes), width, (len(shares_by_agent) + 1) * ROW_HEIGHT)
+
+
 def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     rows = frame.filter((pl.col("games") > 0) | (pl.col("random") > 0))
     return [
@@ -73,12 +139,15 @@ def _build_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 def _describe_count_and_mean_length(rows: pl.DataFrame) -> str:
     """Describe the number and the mean length of games and, if it is known, the mean length under random play."""
-    sums = rows.select(games=pl.col("games").sum(), plies=pl.col("games").dot("plies"))
-    games, plies = map(int, sums.row(0))
-    text = f"{format_count_with_noun(games, 'game')}, {format_plies(plies / games)} plies on average"
+    games = int(rows["games"].sum())
+    text = f"{format_count_with_noun(games, 'game')}, {format_plies(_compute_mean_length(rows))} plies on average"
     if rows["random"].null_count():
         return text
     return f"{text} (random {format_plies(float((rows['plies'] * rows['random']).sum()))})"
+
+
+def _compute_mean_length(rows: pl.DataFrame) -> float:
+    return float(rows.select(pl.col("games").dot("plies") / pl.col("games").sum()).item())
 
 
 def lengths_by_rules_and_agent_frame(data: ReportData) -> pl.DataFrame:

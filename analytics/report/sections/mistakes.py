@@ -169,14 +169,28 @@ def _build_chart(rows: pl.DataFrame, colour: str, max_share: float) -> Spec:
 
     The scale ends at ``max_share``.
     """
-    height = quantitative(
-        "blunders", title="blunders", axis=style.SHARE_AXIS, scale={"domain": [0, max_share], "nice": False}
-    )
+    axis = {"title": "blunders", "axis": style.SHARE_AXIS, "scale": {"domain": [0, max_share], "nice": False}}
+    return {**style.PANEL, **_build_lines_by_kind(rows, "blunders", colour, axis)}
+
+
+def build_regret_chart(rows: pl.DataFrame) -> Spec:
+    """Build the chart of an agent's mean regret by ply, for gifts and for placements, with intervals."""
+    axis = {"title": "regret, half-points", "axis": {"tickCount": 4, **style.PLAIN_AXIS}}
+    size = {"width": style.WIDTH, "height": style.PANEL_HEIGHT}
+    return {**size, **_build_lines_by_kind(rows, "regret", style.FIRST_COLOUR, axis)}
+
+
+def _build_lines_by_kind(rows: pl.DataFrame, column: str, colour: str, axis: Spec) -> Spec:
+    """Build a line for gifts and a line for placements by ply, each with its interval.
+
+    ``column`` is shown, and its interval is in the columns that end in ``_low`` and ``_high``. ``axis`` has the
+    properties of the vertical axis.
+    """
+    height = quantitative(column, **axis)
     dashes = nominal("kind", scale={"domain": KINDS, "range": [[1, 0], [4, 3]]}, legend=None)
     shapes = nominal("kind", scale={"domain": KINDS, "range": ["circle", "square"]}, legend=None)
-    band = {"y": quantitative("blunders_low", title="blunders"), "y2": range_end("blunders_high")}
+    band = {"y": quantitative(f"{column}_low", title=axis["title"]), "y2": range_end(f"{column}_high")}
     return {
-        **style.PANEL,
         "data": inline_data(rows),
         "encoding": {"x": style.ply_axis(0), "detail": nominal("kind")},
         "layer": [

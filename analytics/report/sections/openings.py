@@ -35,6 +35,7 @@ MAX_SHADE = 0.5  # opacity of a tile, on which its number is legible, on light a
 ENOUGH_GAMES = 100  # games that a tile needs for its score to set the scale of the colours
 FULL_COLOUR_SHARE = 0.25  # the share with the full colour, unless a tile has more, so that equal shares stay pale
 ALL_AGENTS = ""  # stands for all agents together
+NO_FREE_PLY = "no ply of these games was free, or none was played"
 
 
 class DecisionKind(NamedTuple):
@@ -70,13 +71,47 @@ def build_first_gifts_section(data: ReportData) -> Result:
     return _build_section(data, GIFTS, note)
 
 
+def build_first_placements_overview(data: ReportData) -> Result:
+    """Build the section about first placements with one picture, of all agents together or of the requested agent."""
+    note = "Where the first piece is placed, and the score of the mover, both in percent; a draw counts half."
+    return _build_overview(data, PLACEMENTS, note)
+
+
+def build_first_gifts_overview(data: ReportData) -> Result:
+    """Build the section about first gifts with one picture, of all agents together or of the requested agent."""
+    note = (
+        "Which piece is given first, and the score of the giver, both in percent. By symmetry no first gift is better "
+        "than another: what differs is how agents answer it."
+    )
+    return _build_overview(data, GIFTS, note)
+
+
+def _build_overview(data: ReportData, kind: DecisionKind, note: str) -> Result:
+    all_choices = openings_frame(data, kind)
+    is_subject = pl.col("agent") == ALL_AGENTS if data.agent is None else pl.col("agent") != ALL_AGENTS
+    rows = all_choices.filter(is_subject)
+    if rows.is_empty():
+        return Result(missing=NO_FREE_PLY)
+    first_ply = rows.filter(pl.col("ply") == pl.min("ply").over("rules", "agent"))
+    figures = assign_figure_ids(kind.column, _build_figures_of_all_and_each(first_ply, kind, data))
+    return Result(
+        note + _describe_first_free_plies(data), figures=figures, numbers=_build_numbers(rows, kind), frame=all_choices
+    )
+
+
 def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
     """Build the section about one kind of decision; ``note`` says how to read it."""
     all_choices = openings_frame(data, kind)
     frame = data.select_rows_of_shown_agents(all_choices, ALL_AGENTS)
     if frame.is_empty():
-        return Result(missing="no ply of these games was free, or none was played")
-    first = _describe_first_free_plies(data)
+        return Result(missing=NO_FREE_PLY)
+    figures = assign_figure_ids(kind.column, _build_figures_of_all_and_each(frame, kind, data))
+    return Result(
+        note + _describe_first_free_plies(data), figures=figures, numbers=_build_numbers(frame, kind), frame=all_choices
+    )
+
+
+def _build_numbers(frame: pl.DataFrame, kind: DecisionKind) -> Table:
     agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(ALL_AGENTS, "all agents"))).to_series()
     choices = [
         Cell(kind.format_choice(choice), piece=choice if kind is GIFTS else None) for choice in frame[kind.column]
@@ -90,11 +125,7 @@ def _build_section(data: ReportData, kind: DecisionKind, note: str) -> Result:
         number_column("score, %", frame["score"], format_percent),
         interval_column(frame["low"], frame["high"]),
     ]
-    figures, numbers = (
-        assign_figure_ids(kind.column, _build_figures_of_all_and_each(frame, kind, data)),
-        Table(f"First {kind.noun}s", columns),
-    )
-    return Result(note + first, figures=figures, numbers=numbers, frame=all_choices)
+    return Table(f"First {kind.noun}s", columns)
 
 
 def _describe_first_free_plies(data: ReportData) -> str:

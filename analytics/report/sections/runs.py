@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analytics.questions.columns import Cell, ResultColumn, Table, number_column, text_column
+from analytics.questions.columns import (
+    Cell,
+    ResultColumn,
+    Table,
+    imposed_plies_columns,
+    number_column,
+    text_column,
+)
 from analytics.questions.selection import describe_pairings_of_identical_games
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
@@ -23,7 +30,7 @@ def build_runs_section(data: ReportData) -> Result:
         text_column("rules", [record.rules.name for record, _ in rows]),
         number_column("games", [games for _, games in rows]),
         number_column("seed", [record.spec["seed"] for record, _ in rows], str),
-        number_column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
+        *imposed_plies_columns(record.spec["opening_plies"] for record, _ in rows),
         text_column("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
         text_column("agents", [", ".join(record.distinct_labels_in_table_order) for record, _ in rows]),
         _code_column("code", [_format_code_version_and_fingerprint(record) for record, _ in rows]),

@@ -9,23 +9,30 @@ from typing import Any
 import polars as pl
 
 from analytics.questions.columns import (
-    DIAGONAL,
     MISSING,
     Cell,
     ResultColumn,
     Table,
+    format_interval,
     format_percent_tenths,
+    format_percent_whole,
     format_signed,
     number_column,
     numbered_agent_columns,
     pairing_columns,
     rating_columns_without_agents,
-    score_against_top_opponents_columns,
     standing_columns_without_agents,
     superiority_over_top_agents_columns,
     text_column,
 )
-from analytics.questions.pairings import Crosstable, build_crosstable, pairings_frame
+from analytics.questions.pairings import (
+    Crosstable,
+    Meeting,
+    PairingResult,
+    build_crosstable,
+    index_meetings,
+    pairings_frame,
+)
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
 from analytics.questions.selection import check_single_rules
@@ -37,6 +44,12 @@ from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative, range_end
 from quarto.errors import RequestError
 
+MAX_CROSSTABLE_AGENTS = 20  # as many as fit a page of 1,400 pixels; each cell takes 200 bytes
+PALEST_TINT = 0.2  # of a score whose interval excludes one half: fainter colours could be overlooked
+CROSSTABLE_COLOURS = (
+    "Blue is better than that opponent, orange worse; without a colour, the 95 % interval contains 50 "
+    f"({MISSING} never met, hatched: itself). Resting on a score shows its interval and its games."
+)
 NOBODY_MET = "no two different agents played each other"
 ROW_HEIGHT, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
 LABEL_LETTERS = 30  # letters of a line of a label: with the number beside it as wide as the panel
@@ -48,48 +61,84 @@ def build_crosstable_section(data: ReportData) -> Result:
         check_single_rules(data.selection.runs)
     except RequestError as error:
         return Result(missing=error.remark)
-    frame = build_shown_crosstable(data).to_frame()
+    crosstable, all_agents = build_shown_crosstable(data), len(data.games_by_agent)
+    frame = crosstable.to_frame()
     if frame.is_empty():
         return Result(missing=NOBODY_MET)
-    agents, totals = frame["agent"], standing_columns_without_agents(frame)
     columns = [
-        text_column("agent", agent_cells(data, agents, with_ranks=True)),
-        *totals[:2],
-        *build_tinted_opponent_columns(frame),
-        *totals[2:],
+        text_column("agent", agent_cells(data, frame["agent"], with_ranks=True)),
+        *build_standing_columns(frame),
+        *build_opponent_columns(frame, data.results_summed_over_runs),
     ]
+    shown = f" Shown are the {MAX_CROSSTABLE_AGENTS} best of {all_agents:,} agents." if len(frame) < all_agents else ""
     note = (
-        "Points in percent, a draw counting half: over all games with others, and against each agent by its number "
-        f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
-        f"Intervals are normal, over {_describe_variance_unit(data)}."
+        "Points in percent, a draw counting half: over all games with others, the shares of games won, drawn and lost, "
+        f"and the points against each agent. {CROSSTABLE_COLOURS}"
+        f" Intervals are normal, over {_describe_variance_unit(data)}.{shown}"
     )
     results = [
         result
         for result in data.results_summed_over_runs
-        if {result.first, result.second} <= {*agents} and result.first != result.second
+        if {result.first, result.second} <= {*crosstable.agents} and result.first != result.second
     ]
     numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(results)))
     return Result(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
-def build_tinted_opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """Build a column with the scores against each of the best agents, tinted, and headed by the agent's place.
+def build_standing_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Build the columns of an agent's results against all others, first those that a telephone has room for.
 
     ``frame`` is the result of ``Crosstable.to_frame``.
     """
+    score, interval, games, win, draw, loss, *forfeits = standing_columns_without_agents(frame)
+    return [score, win, draw, loss, interval, games, *forfeits]
+
+
+def build_opponent_columns(frame: pl.DataFrame, results: Iterable[PairingResult]) -> list[ResultColumn]:
+    """Build a narrow column with the scores against each of the best agents, headed by the agent's place and name.
+
+    A score has a colour only if its 95 % interval excludes one half. Its hint has the interval and the numbers of games
+    won, drawn and lost. ``frame`` is the result of ``Crosstable.to_frame``, and ``results`` are those from which the
+    crosstable was built.
+    """
+    meetings, agents = index_meetings(results), [*frame["agent"]]
+    opponents = [name.removeprefix("v ") for name in frame.columns if name.startswith("v ")]
     return [
-        ResultColumn(str(place), _tint_cells(column, frame[f"v {column.heading}"]))
-        for place, column in enumerate(score_against_top_opponents_columns(frame), 1)
+        ResultColumn(
+            f"{place} {opponent}",
+            [
+                Cell("", hint="itself", is_diagonal=True)
+                if agent == opponent
+                else _build_meeting_cell(meetings.get((agent, opponent)))
+                for agent in agents
+            ],
+            rotated=True,
+        )
+        for place, opponent in enumerate(opponents, 1)
     ]
 
 
+def _build_meeting_cell(meeting: Meeting | None) -> Cell:
+    if meeting is None:
+        return Cell(MISSING, hint="never met")
+    interval = format_interval(meeting.score.low, meeting.score.high)
+    counts = f"{meeting.wins:,} won, {meeting.draws:,} drawn, {meeting.losses:,} lost"
+    return Cell(format_percent_whole(meeting.score.mean), tint=tint_meeting(meeting), hint=f"{interval} %; {counts}")
+
+
+def tint_meeting(meeting: Meeting) -> float:
+    """Return the colour of a score, from -1 (worse) to 1 (better); it is 0 if the interval contains one half."""
+    return 0.0 if meeting.verdict == 0 else meeting.verdict * max(PALEST_TINT, abs(2 * meeting.score.mean - 1))
+
+
 def build_shown_crosstable(data: ReportData) -> Crosstable:
-    """Build the crosstable of the agents that are shown, best first.
+    """Build the crosstable of the best agents, at most ``MAX_CROSSTABLE_AGENTS``, in the order of their scores.
 
     Agents that are not shown have no row and no column, but games against them count in the scores of the shown agents.
     """
+    agents = {*data.select_best_agents(MAX_CROSSTABLE_AGENTS)}
     ranked = build_crosstable(data.results_summed_over_runs, data.shared_openings).standings
-    return Crosstable(tuple(standing for standing in ranked if standing.agent in data.shown_agents and standing.games))
+    return Crosstable(tuple(standing for standing in ranked if standing.agent in agents and standing.games))
 
 
 def _describe_variance_unit(data: ReportData) -> str:
@@ -101,21 +150,6 @@ def _describe_variance_unit(data: ReportData) -> str:
         if any(r.by_pairs for r in data.results_summed_over_runs)
         else "games"
     )
-
-
-def _tint_cells(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
-    """Build the cells of a column of scores against one agent, tinted by whether each score is above or below one half.
-
-    ``column`` has the texts of the cells. A score of None says that the two agents never met.
-    """
-    return [
-        Cell("", hint="itself", is_diagonal=True)
-        if text == DIAGONAL
-        else Cell(text, hint="never met")
-        if score is None
-        else Cell(text, tint=2 * score - 1)
-        for text, score in zip(column.texts, scores, strict=True)
-    ]
 
 
 def build_ratings_section(data: ReportData) -> Result:

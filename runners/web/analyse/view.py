@@ -78,7 +78,14 @@ def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge
         for name in {NextDecision.GIFT: words[:1], NextDecision.PLACEMENT: words[1:2]}.get(game.next_decision, words):
             tint = shares.get(turn.cell) if name != piece else None
             badges.setdefault(name, build_badge(turn.value, turn.distance)._replace(tint=tint))
+    if has_equal_decisions(solution):  # then 16 badges that say "draw" say less than the sentence beside the board
+        return {name: badge._replace(text="", tint=None) for name, badge in badges.items()}
     return badges
+
+
+def has_equal_decisions(solution: Solution | None) -> bool:
+    """Return whether every turn in a position leads to a draw, so that none of them is better than another."""
+    return solution is not None and len(solution.turns) > 1 and all(turn.value == 0 for turn in solution.turns)
 
 
 def build_share_and_score_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
@@ -168,9 +175,11 @@ class BestStep(NamedTuple):
 def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
     """Return the decisions of best play by both sides from the current position.
 
-    The list is empty while best play is not known yet.
+    The list is empty while best play is not known yet, and on an empty board if every turn leads to a draw.
     """
     steps: list[BestStep] = []
+    if solved is not None and not line.game.position.occupied and has_equal_decisions(solved.solution):
+        return steps
     for game in solved.best_line if solved else ():
         before = line.game
         gave = len(game.plies) == len(before.plies)

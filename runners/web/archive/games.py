@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.questions.columns import Table, link_column, number_column, text_column
+from analytics.questions.columns import Table, imposed_plies_columns, link_column, number_column, text_column
 from analytics.questions.logged_games import describe_winner
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
@@ -105,7 +105,7 @@ def _build_games_table(page: pl.DataFrame) -> Table:
         text_column("winner", [describe_winner(*outcome) for outcome in zip(page["winner"], agents, strict=True)]),
         number_column("plies", page["plies"]),
         text_column("ending", page["ending"].str.replace_all("_", " ")),
-        number_column("imposed plies", page["opening"]),
+        *imposed_plies_columns(page["opening"]),
     ]
     return Table("Games", columns)
 

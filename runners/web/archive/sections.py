@@ -28,7 +28,6 @@ from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records_or_raise
 
-FIRST_SCORE_COLUMN = 3  # index of a crosstable's first column of scores
 MAX_MISTAKES = 25  # rows of the list of mistakes
 MAX_OF_A_KIND = 2  # rows for an agent, a kind of decision and a ply, unless one ply is selected
 
@@ -58,7 +57,7 @@ class SectionView(NamedTuple):
     section: Result
     games: int
     runs: int
-    agents: int  # at most ``report_data.MAX_AGENTS`` of them are shown
+    agents: int  # at most ``report_data.MAX_AGENTS`` of them are shown, in a crosstable ``MAX_CROSSTABLE_AGENTS``
 
 
 def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> SectionView:
@@ -72,7 +71,7 @@ def build_section(opened: OpenArchive, slug: str, game_filter: GameFilter) -> Se
     if slug == "crosstable" and section.table is not None:
         labels = _list_labels(data.records.values())
         section = replace(section, table=_link_games(section.table, labels, game_filter))
-    section = replace(section, table=_link_agents(section.table, data.records.values()))
+    section = replace(section, table=link_agents(section.table, data.records.values()))
     return SectionView(section, data.selection.games, len(data.records), len(data.games_by_agent))
 
 
@@ -101,7 +100,7 @@ def _list_labels(records: Iterable[RunRecord]) -> set[str]:
     return {label for record in records for label in record.labels}
 
 
-def _link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
+def link_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
     """Return a table in which each agent of the first column links to the agent's page, or None if there is no table.
 
     An agent gets a link only if it played in one of the runs that ``records`` describe.
@@ -125,6 +124,7 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
     as a filter; for example, it may also name a version of the code.
     """
     agents = [cell.text for cell in table.columns[0].cells]
+    opponents = iter(agents)
     filters = {"run": game_filter.runs[0]} if game_filter.runs else {"rules": game_filter.rules or ""}
 
     def link_scores(opponent: str, scores: ResultColumn) -> ResultColumn:
@@ -136,16 +136,18 @@ def _link_games(table: Table, labels: Collection[str], game_filter: GameFilter) 
         ]
         return scores._replace(texts=cells)
 
-    end = FIRST_SCORE_COLUMN + len(agents)
-    scores = map(link_scores, agents, table.columns[FIRST_SCORE_COLUMN:end])
-    return replace(table, columns=[*table.columns[:FIRST_SCORE_COLUMN], *scores, *table.columns[end:]])
+    columns = [link_scores(next(opponents), column) if column.rotated else column for column in table.columns]
+    return replace(table, columns=columns)
 
 
-def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None) -> Table:
+def build_mistakes_table(
+    opened: OpenArchive, game_filter: GameFilter, kind: str = "", ply: int | None = None, with_agent: bool = True
+) -> Table:
     """Build the table of mistakes, sorted by descending regret; among equal mistakes, later plies come first.
 
     Unless ``ply`` (from 0) selects one ply, only a few mistakes are listed for each agent, kind of decision and ply.
-    ``kind`` is ``gift``, ``placement`` or "" for both. Raises ``RequestError`` for an unknown run.
+    ``kind`` is ``gift``, ``placement`` or "" for both. Without ``with_agent``, no column names the agent. Raises
+    ``RequestError`` for an unknown run.
     """
     records = select_records_or_raise(opened, game_filter)
     rows = opened.sql(
@@ -159,7 +161,7 @@ def build_mistakes_table(opened: OpenArchive, game_filter: GameFilter, kind: str
     values = rows.select("value_before", "value_after").rows()
     columns = [
         text_column("game", [urls.build_game_cell(*place) for place in rows.select("run_id", "game_id", "ply").rows()]),
-        link_column("agent", rows["agent"], map(urls.agent_url, rows["agent"])),
+        *([link_column("agent", rows["agent"], map(urls.agent_url, rows["agent"]))] if with_agent else []),
         text_column("decision", rows["kind"]),
         number_column("ply", rows["ply"]),
         text_column("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),

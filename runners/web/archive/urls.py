@@ -10,6 +10,7 @@ from quarto.notation import CLASSIC_NAME, format_game, format_piece
 from quarto.rules import NONE
 
 BROWSE = "/browse"
+INSIGHTS = f"{BROWSE}/insights"
 
 
 def build_url(path: str, query: Mapping[str, object]) -> str:

@@ -156,7 +156,7 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
     (table,) = re.findall(r'<section id="crosstable--classic">.*?</table>', content, re.DOTALL)
     rows = [re.findall(r"<td[^>]*>[^<]*", row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
     for place, cells in enumerate(rows):
-        matrix = cells[2 : 2 + len(rows)]
+        matrix = cells[-len(rows) :]
         assert ['class="number itself"' in cell for cell in matrix] == [place == column for column in range(len(rows))]
         assert matrix[place].endswith('title="itself">')
     with open_archive(root) as opened:

@@ -220,7 +220,7 @@ def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     assert "no games between different agents" in strength.build_ratings_section(alone).missing
 
 
-def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
+def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = [f"agent{number:02}" for number in range(MAX_AGENTS + 2)]
     pairings = [(label, "everybody") for label in labels]
     blocks = [random_block(number, number, 0, 4) for number in range(len(labels))]
@@ -240,11 +240,14 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
         section = lengths.build_lengths_section(chosen)  # the choice comes after the computation
         assert {*section.frame["agent"]} == {*labels, "everybody"}
         assert len(section.figures) == MAX_AGENTS
-        assert (
-            {*strength.build_shown_crosstable(chosen).agents}
-            == {*chosen.select_rows_of_shown_agents(lengths.lengths_by_rules_and_agent_frame(chosen))["agent"]}
-            == {*chosen.shown_agents}
-        )
+        lengths_frame = lengths.lengths_by_rules_and_agent_frame(chosen)
+        assert {*chosen.select_rows_of_shown_agents(lengths_frame)["agent"]} == {*chosen.shown_agents}
+        crosstable = strength.build_crosstable_section(chosen)
+        assert {*strength.build_shown_crosstable(chosen).agents} == {*labels, "everybody"}
+        assert "Shown are" not in crosstable.note
+        monkeypatch.setattr(strength, "MAX_CROSSTABLE_AGENTS", MAX_AGENTS)
+        assert {*strength.build_shown_crosstable(chosen).agents} == {*chosen.shown_agents}
+        assert f"Shown are the {MAX_AGENTS} best of 15 agents." in strength.build_crosstable_section(chosen).note
 
 
 @pytest.mark.slow

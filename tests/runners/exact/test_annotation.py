@@ -29,7 +29,7 @@ from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced
 from analytics.tables.verification.archive import verify_archive
 from quarto.position import position_from_plies
 from quarto.rules import NONE, Rules
-from runners.web.archive.agents_and_policies import build_agent_page
+from runners.web.archive.agents import build_own_mistakes_section, build_regret_section
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_solver import Solved, list_turns, solve_position
@@ -275,12 +275,18 @@ def test_the_command_that_is_proposed_judges_what_was_asked_for(qarena: Qarena, 
     request = ("mistakes", "--agent", "dumb", "--rules", "classic", *where)
     proposed = qarena(*request).refusal.strip().partition("this judges them: qarena ")[2]
     with open_archive(Path("games")) as opened:
-        page = build_agent_page(opened, "dumb", "classic")
-    assert any(f"`qarena {proposed}` does that" in part for part in page.parts if isinstance(part, str))
+        assert f"`qarena {proposed}` does that" in build_regret_section(opened, "dumb", "classic").missing
     assert " of 16 games judged in " in qarena(*shlex.split(proposed), "--memory", "1MiB").out
     assert qarena(*request).code == 0
     with open_archive(Path("games")) as opened:
         judged = opened.sql("SELECT DISTINCT run_id FROM decisions")["run_id"]
+        regret, mistakes = (
+            build(opened, "dumb", "classic") for build in (build_regret_section, build_own_mistakes_section)
+        )
+        assert not regret.missing
+        assert len(regret.figures) == 1
+        assert mistakes.numbers is not None
+        assert [column.heading for column in mistakes.numbers.columns] == ["game", "decision", "ply", "value"]
         rest = opened.sql("SELECT run_id, game_id FROM games ORDER BY ALL").filter(~pl.col("run_id").is_in([*judged]))
     assert len(judged) == 2
     run_id, game_id = rest.row(-1)

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 if find_spec("fastapi") is None:  # without the extra they cannot be imported: all their tests have its marker
     collect_ignore = [
-        f"test_{name}.py" for name in ("analyse", "archive_pages", "exercises", "play", "puzzles", "site", "sql_page")
+        f"test_{name}.py"
+        for name in (
+            *("agent_page", "analyse", "archive_pages", "exercises", "fit", "insights", "play", "puzzles"),
+            *("quiet_pages", "site", "sql_page"),
+        )
     ]
 
 

@@ -47,7 +47,8 @@ PAGES = (
     *("/nothing", "/browse", f"/browse/runs/{ROUND_ROBIN}", "/browse/agent?agent=dumb", "/browse/games"),
     *(f"/browse/games/{ROUND_ROBIN}/8", "/browse/openings", "/browse/openings?position=0.../..../..../.... F"),
     "/browse/compare?run=d2a027fc112c&run=2a6d3741319d",
-    *(f"/browse/results/{slug}" for slug in ("crosstable", "ratings", "lengths", "gifts")),
+    *(f"/browse/results/{slug}" for slug in ("crosstable", "ratings")),
+    *("/browse/insights", "/browse/insights?agent=dumb"),
     *(f"/browse/sweeps/{SWEEP}", "/browse/policies", "/ask?question=2"),
 )
 PATIENCE = 180_000  # milliseconds: kernels may have to be compiled first

@@ -31,19 +31,19 @@ from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
 from runners.web.archive import charts, runs, sweeps, urls
-from runners.web.archive.agents_and_policies import (
-    BOX_HEIGHT,
-    BOX_WIDTH,
-    COLUMN_GAP,
-    build_agent_page,
-    build_lineage_figure,
-    build_policies_table,
-    rate_agents,
-)
+from runners.web.archive.agents import build_openings_section, rate_agents
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position_if_readable
 from runners.web.archive.games import NO_GAMES, list_games_page_of_newest_runs
+from runners.web.archive.policies import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    COLUMN_GAP,
+    build_lineage_figure,
+    build_policies_table,
+    build_policy_page,
+)
 from runners.web.archive.runs import list_rules_and_agent_names, list_runs, select_runs
 from runners.web.archive.sections import (
     build_mistakes_table,
@@ -212,8 +212,41 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
         build_section(opened, "x", GameFilter())
 
 
+def openings_of(opened: OpenArchive, agent: str, rules: str = "classic") -> Table:
+    table = build_openings_section(opened, agent, rules).numbers
+    assert table is not None
+    return table
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            ("policy", "build", "kind=mc_afterstate", "kind.least=3", "name=cells"),
+            {"parameter least": "3"},
+        ),
+        (
+            ("train", "trainer=rl_encoded", "trainer.games=40", "policy.name=learned"),
+            {"trainer games": "40", "trainer learner.discount": "0.7", "trainer opponent": "semi_random"},
+        ),
+    ],
+    ids=["built", "trained"],
+)
+def test_the_page_of_a_policy_has_all_parameters(
+    tmp_path: Path, qarena: Qarena, command: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    play(tmp_path, "agents=[random,semi_random]", "games=200", "threads=1")
+    answer = qarena(*command, f"archive.root={tmp_path}")
+    assert answer.code == 0, answer.err
+    with OpenArchive(tmp_path) as archive:
+        (card,) = archive.archive.load_cards()
+        table = table_of(build_policy_page(archive, card.name), "Parameters of the policy")
+    shown = {str(row[0]): str(row[1]) for row in table.text_rows}
+    assert shown.items() >= expected.items()
+
+
 def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive) -> None:
-    table = table_of(build_agent_page(opened, "dumb"), "Openings")
+    table = openings_of(opened, "dumb")
     assert len(table.cell_rows) == 10
     scores = [float(row[4].text) for row in table.cell_rows]
     assert scores == sorted(scores, reverse=True)
@@ -265,7 +298,7 @@ def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path)
     play(tmp_path, "agents=[random,semi_random]", "games=40", "opening_plies=2", "threads=1")
     note = "each game counts at its first free decision: ply 2 in 40 games; the plies before were imposed"
     with OpenArchive(tmp_path) as archive:
-        table = table_of(build_agent_page(archive, "random"), "Openings")
+        table = openings_of(archive, "random")
         assert table.title.endswith(f"; {note}")
         headings = [column.heading for column in table.columns[:5]]
         assert headings == ["decides", "position", "cell", "gift", "games"]
@@ -279,11 +312,11 @@ def test_openings_of_an_agent_begin_with_the_first_free_decision(tmp_path: Path)
             assert row[1].link == urls.openings_url(row[1].text)
     play(tmp_path, "agents=[random,semi_random]", "games=10", "seed=2", "threads=1")
     with OpenArchive(tmp_path) as archive:  # all games are there, each at its ply
-        table = table_of(build_agent_page(archive, "random"), "Openings")
+        table = openings_of(archive, "random")
         assert table.title.endswith("ply 0 in 10 games, ply 2 in 40 games; the plies before were imposed")
     play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
     with OpenArchive(tmp_path) as archive:
-        table = table_of(build_agent_page(archive, "random", "own_piece"), "Openings")
+        table = openings_of(archive, "random", "own_piece")
         assert [column.heading for column in table.columns[:3]] == ["places first", "cell", "games"]
 
 

@@ -16,7 +16,14 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.questions.columns import MISSING, Table, format_elo, format_percent
+from analytics.questions.columns import (
+    MISSING,
+    Table,
+    format_elo,
+    format_interval,
+    format_percent,
+    format_percent_whole,
+)
 from analytics.questions.head_to_head import compute_head_to_head
 from analytics.questions.ranking import FEW_GAMES, MIN_RANKED_GAMES, RANKING_RULE, WON_ALL
 from analytics.questions.ratings import Ratings, compute_ratings
@@ -27,7 +34,7 @@ from analytics.report import style
 from analytics.report.page import render_report
 from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.store.archive import ArchiveStore
-from runners.web.archive.agents_and_policies import build_agent_page, rate_agents
+from runners.web.archive.agents import build_agent_header, build_opponents_section, rate_agents
 from runners.web.archive.sections import build_section
 from tests.analytics.naive_games import build_spec, pack_games, random_block, random_game, record, store
 from tests.analytics.uneven_games import LEAGUE, PARTNER, PERSON, RARE, SECONDS, STAR, write_uneven_archive
@@ -144,12 +151,18 @@ def test_report_and_page_show_some_of_the_agents_with_the_ratings_of_all(
 
 def test_the_page_of_an_agent_has_its_rating_and_rank(opened: OpenArchive, strengths: Ratings) -> None:
     for agent, (rank, elo) in format_rows(strengths).items():
-        lead = build_agent_page(opened, agent, "classic").lead
+        lead = build_agent_header(opened, agent, "classic").lead
         if rank != MISSING:
             assert lead.startswith(f"{elo} Elo, rank {rank} of {len(LEAGUE)} under classic rules")
         else:
             (rating,) = [candidate for candidate in strengths.ratings if candidate.agent == agent]
-            assert lead.startswith(f"{elo} Elo under classic rules, without a rank ({', '.join(rating.unranked)})")
+            unranked = f"without a rank ({', '.join(rating.unranked)})"
+            games = f"{rating.games} game{'' if rating.games == 1 else 's'}"
+            unbounded = f"every point of its {games} under classic rules, so its Elo has no bound"
+            verb = "Won" if agent == STAR else "Lost"
+            expected = f"{elo} Elo under classic rules" if rating.has_finite_elo else f"{verb} {unbounded}"
+            assert lead.startswith(expected)
+            assert unranked in lead
     first = rate_agents(opened, "classic")
     assert first is not None
     assert [(candidate.agent, candidate.rank, candidate.elo.mean) for candidate in first.ratings] == [
@@ -166,7 +179,7 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
     assert rows == {agent: format_percent(score) for agent, score in scores.items()}
     shown = read_cells(build_section(opened, "crosstable", CLASSIC).section.table)
     assert {agent: row["score"] for agent, row in shown.items()} == {agent: rows[agent] for agent in shown}
-    assert len(shown) == MAX_AGENTS
+    assert len(shown) == len(scores) > MAX_AGENTS  # a crosstable needs no colours of agents
     table = pl.read_csv(
         io.StringIO(qarena("crosstable", "--archive", root, "--rules", "classic", "--format", "csv").out)
     )
@@ -178,6 +191,35 @@ def test_scores_are_over_all_games_with_others_everywhere(qarena: Qarena, opened
     }
     page_scores = {(str(row[0]), str(row[1])): str(row[3]) for row in pairs.cell_rows}
     assert page_scores.items() <= csv_scores.items()
+
+
+def test_a_score_of_the_crosstable_has_a_colour_only_if_its_interval_excludes_one_half(opened: OpenArchive) -> None:
+    section = build_section(opened, "crosstable", CLASSIC).section
+    assert section.table is not None
+    frame = compute_head_to_head(opened, CLASSIC).to_frame()
+    expected = {}
+    for row in frame.rows(named=True):
+        counts = row["wins"], row["draws"], row["losses"]
+        ends = row["score"], row["score_low"], row["score_high"]
+        expected[row["first"], row["second"]] = (*ends, *counts)
+        expected[row["second"], row["first"]] = (1 - ends[0], 1 - ends[2], 1 - ends[1], *counts[::-1])
+    rotated = [column for column in section.table.columns if column.rotated]
+    agents = [cell.text for cell in section.table.columns[0].cells]
+    assert [column.heading.split(" ", 1)[1] for column in rotated] == agents
+    tints = set()
+    for opponent, column in zip(agents, rotated, strict=True):
+        for agent, cell in zip(agents, column.cells, strict=True):
+            if (agent, opponent) not in expected:
+                assert cell.is_diagonal or (cell.text, cell.tint) == (MISSING, None)
+                continue
+            score, low, high, wins, draws, losses = expected[agent, opponent]
+            assert cell.text == format_percent_whole(score)
+            assert cell.tint is not None
+            assert (cell.tint > 0, cell.tint < 0) == (low > 0.5, high < 0.5)
+            assert cell.hint == f"{format_interval(low, high)} %; {wins} won, {draws} drawn, {losses} lost"
+            assert f"agent={agent}&opponent={opponent}" in cell.link
+            tints.add((cell.tint > 0) - (cell.tint < 0))
+    assert tints == {-1, 0, 1}
 
 
 @pytest.fixture
@@ -215,7 +257,7 @@ def test_what_the_seat_decided_is_unknown_alike_everywhere(qarena: Qarena, by_se
         shown = read_cells(section.table)
         assert {agent: [row["Elo"], row["95 % interval"]] for agent, row in shown.items()} == printed
         assert shown["C"]["above the next, %"] == "50.0"
-        assert build_agent_page(opened, "C").lead.startswith("Not rated under classic rules")
+        assert build_agent_header(opened, "C").lead.startswith("Not rated under classic rules")
 
 
 def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,11 +270,12 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeyp
         store(archive, run.run_id, [random_block(seed, pairs=60)], pairings)
     with open_archive(tmp_path / "codes") as opened:
         strengths = compute_ratings(opened)
-        page = build_agent_page(opened, "a")
+        lead = build_agent_header(opened, "a").lead
         assert {candidate.agent for candidate in strengths.ratings} == {"a@111111", "a@222222", "b"}
         for rating in (candidate for candidate in strengths.ratings if candidate.agent != "b"):
-            assert f"{rating.agent}: {format_elo(rating.elo.mean)} Elo, rank {rating.rank} of 3" in page.lead
-        table = next(part for part in page.parts if isinstance(part, Table) and part.title.startswith("Results of a"))
+            assert f"{rating.agent}: {format_elo(rating.elo.mean)} Elo, rank {rating.rank} of 3" in lead
+        table = build_opponents_section(opened, "a", "classic").table
+        assert table is not None
         met = compute_head_to_head(opened)
         expected = {result.first: ["b", format_percent(result.score.mean)] for result in met.results}
         assert {cells[1].text: [cells[0].text, cells[3].text] for cells in table.cell_rows} == expected
@@ -245,8 +288,8 @@ def test_an_agent_of_several_codes_has_a_rating_for_each(tmp_path: Path, monkeyp
 
 def test_the_pace_of_an_agent_leaves_out_games_against_people(qarena: Qarena, opened: OpenArchive) -> None:
     games = 52 * len(LEAGUE)
-    assert f"; {games / SECONDS:,.0f} games a second" in build_agent_page(opened, LEAGUE[2], "classic").lead
-    assert "games a second" not in build_agent_page(opened, PERSON, "classic").lead
+    assert f"; {games / SECONDS:,.0f} games a second" in build_agent_header(opened, LEAGUE[2], "classic").lead
+    assert "games a second" not in build_agent_header(opened, PERSON, "classic").lead
     ids = [record.run_id for record in opened.archive.load_runs() if {PERSON, LEAGUE[9]} & {*record.labels}]
     result = qarena("compare", *ids, "--archive", str(opened.archive.root), "--wide")
     speeds = {row[0]: row[3] for row in parse_rows(result.out) if row[0] in ids and len(row) == 4}
