@@ -26,6 +26,7 @@ from analytics.store.records import (
     merge_code,
     run_id_to_stream_key,
 )
+from analytics.store.run_notes import update_note
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
@@ -230,6 +231,8 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
     contribution = Contribution()
     with nullcontext() if spec.is_repeatable else archive.lock_run(spec.run_id):
         save_run_start(archive, spec, experiment.code, experiment.request.games, command)
+        if experiment.request.name is not None or experiment.request.note is not None:
+            update_note(archive, spec.run_id, experiment.request.name, experiment.request.note)
         clock = WorkClock()
         try:
             yield contribution

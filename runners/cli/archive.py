@@ -76,6 +76,22 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
     output_runs(archive, table)
 
 
+@archive_group.command("name")
+def name_run(
+    run: Annotated[str, Argument(help="Its id, or the first digits of its id.")],
+    name: options.RunName = None,
+    note: options.RunNote = None,
+    archive: options.Archive = options.ARCHIVE,
+) -> None:
+    """Give a run a name and a note, or show those that it has.
+
+    An empty text removes the name or the note. Neither changes the run: its id and its games stay as they are.
+    """
+    from runners.cli.maintenance import name_run_and_print
+
+    name_run_and_print(archive, run, name, note)
+
+
 @archive_group.command("verify")
 def verify(archive: options.Archive = options.ARCHIVE) -> None:
     """Check every file, record and game.

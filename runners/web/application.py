@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from runners.config.yaml_options import search_user_folders
 from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
-from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
+from runners.web.archive_reader import ArchiveService, NothingToReadError, opening_or_empty_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
@@ -29,6 +29,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
     async def search_config_folder_and_close_site(_app: FastAPI) -> AsyncIterator[None]:
         """Let Hydra and Python search the user's folder while the application runs; then close the site."""
         with search_user_folders([settings.config_dir] if settings.config_dir else []):
+            site.get_or_create_service(ArchiveService).prepare(archive_pages.prepare_first_pages)
             yield
         site.close()
 

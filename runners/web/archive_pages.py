@@ -30,10 +30,12 @@ from runners.web.archive.agents_and_policies import (
     rate_agents,
 )
 from runners.web.archive.archive_page import ArchivePage, FormField
+from runners.web.archive.snapshots import ArchiveSnapshot
 from runners.web.archive_reader import (
     ROWS_PER_PAGE,
     NothingToReadError,
     ReaderDependency,
+    list_all_rules_and_agent_names,
     open_reader,
     parse_number_or_default,
     parse_zero_or_one_run_id,
@@ -128,7 +130,7 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
         reader = open_reader(request)
         rules = reader.default_rules
         rows = reader.run_rows[:LATEST_ROWS]
-        table = reader.compute_once(_build_latest_runs_table)
+        table = reader.compute_once(build_latest_runs_table)
         ratings = reader.compute_once(rate_agents, rules)
         running = next((row for row in rows if row.status == "running"), None)
         standings = reader.compute_once(sections.build_crosstable_if_tournament, running.run_id) if running else []
@@ -165,8 +167,18 @@ def _build_best_ranked_agents_view(ratings: Ratings | None, linkable_labels: Col
     return {"rated": True, "best": rows, "ranking_note": note[0].upper() + note[1:]}
 
 
-def _build_latest_runs_table(opened: OpenArchive) -> Table:
-    return runs.build_runs_table(opened, runs.list_runs(opened)[:LATEST_ROWS], "Latest runs", brief=True)
+def prepare_first_pages(snapshot: ArchiveSnapshot) -> None:
+    """Compute what the home page and the list of runs show, so that the first visitor need not wait for it."""
+    rows = snapshot.compute_once(runs.list_runs)
+    snapshot.compute_once(build_latest_runs_table)
+    rules = snapshot.compute_once(list_all_rules_and_agent_names).rules
+    if rows and rules:
+        snapshot.compute_once(rate_agents, rules[0])
+
+
+def build_latest_runs_table(opened: OpenArchive) -> Table:
+    """Build the table of the latest runs for the home page."""
+    return runs.build_runs_table(opened, runs.list_runs(opened, LATEST_ROWS), "Latest runs", brief=True)
 
 
 @router.get("/browse/runs/{run_id}")

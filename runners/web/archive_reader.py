@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends
@@ -12,7 +13,7 @@ from starlette.responses import Response
 
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import PAGE_SUBJECTS
-from quarto.errors import FailureError
+from quarto.errors import ArenaError, FailureError
 from runners.web.archive import urls
 from runners.web.archive.charts import warm_up_renderer
 from runners.web.archive.runs import FilterNames, RunRow, list_rules_and_agent_names, list_runs
@@ -50,7 +51,25 @@ class ArchiveService:
 
     def __init__(self, site: Site) -> None:
         self.snapshots = SnapshotService(site.options.archive)
+        self._preparing = threading.Event()
         threading.Thread(target=warm_up_renderer, name="load charts", daemon=True).start()
+
+    def prepare(self, compute: Callable[[ArchiveSnapshot], object]) -> None:
+        """Open the archive in the background and compute what the first pages show, unless this was begun before.
+
+        ``compute`` is called with the first snapshot. Errors are left to the pages, which compute again and show them.
+        """
+        if self._preparing.is_set():
+            return
+        self._preparing.set()
+
+        def open_and_compute() -> None:
+            with suppress(ArenaError, StillOpeningError):
+                snapshot = self.snapshots.load_snapshot(wait_seconds=None)
+                if snapshot is not None:
+                    compute(snapshot)
+
+        threading.Thread(target=open_and_compute, name="prepare pages", daemon=True).start()
 
     def close(self) -> None:
         """Free the memory and the temporary files of the open snapshot."""
@@ -86,7 +105,7 @@ class ArchiveReader:
     @property
     def rules_and_agent_names(self) -> FilterNames:
         """The names of the rules and agents that filters can offer."""
-        return self.compute_once(_list_rules_and_agent_names)
+        return self.compute_once(list_all_rules_and_agent_names)
 
     @property
     def root(self) -> str:
@@ -141,7 +160,7 @@ def parse_zero_or_one_run_id(run: str) -> tuple[str, ...]:
     return (run.strip(),) if run.strip() else ()
 
 
-def _list_rules_and_agent_names(opened: OpenArchive) -> FilterNames:
+def list_all_rules_and_agent_names(opened: OpenArchive) -> FilterNames:
     return list_rules_and_agent_names(list_runs(opened))
 
 

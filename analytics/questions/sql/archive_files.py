@@ -15,7 +15,7 @@ from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, policy_folde
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
-from analytics.store.snapshot import Snapshot
+from analytics.store.snapshot import Snapshot, SnapshotMemory
 from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.definitions import (
     DERIVED_TABLES,
@@ -79,12 +79,13 @@ class ArchiveFiles:
     Any number of threads may use this object.
     """
 
-    def __init__(self, root: PurePath, check: bool = True) -> None:
+    def __init__(self, root: PurePath, check: bool = True, memory: SnapshotMemory | None = None) -> None:
         """List the files of the archive at ``root``; if ``check`` is set, verify that no games have been lost.
 
+        ``memory`` has what earlier snapshots of the archive have read. What has not changed is not read again.
         Raises the errors of ``OpenArchive``.
         """
-        self.archive = Snapshot(ArchiveStore.open(root).root)
+        self.archive = Snapshot(ArchiveStore.open(root).root, memory)
         self._current_backend = find_backend(self.archive.root)  # sees the archive as it is now, not as it was listed
         self._check = check
         self.record_failures: dict[str, FailureError] = {}  # by run; a question about the run's games may meet one

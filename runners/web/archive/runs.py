@@ -106,9 +106,12 @@ def select_runs(
     ]
 
 
-def list_runs(opened: OpenArchive) -> tuple[RunRow, ...]:
-    """Return the rows of all runs, with the newest first. Raises ``FailureError`` for a damaged record."""
-    return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()))
+def list_runs(opened: OpenArchive, most: int | None = None) -> tuple[RunRow, ...]:
+    """Return the rows of the ``most`` newest runs, or of all runs, with the newest first.
+
+    Raises ``FailureError`` for a damaged record.
+    """
+    return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()[-(most or 0) :]))
 
 
 def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:

@@ -19,6 +19,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.store import marker
 from analytics.store.files.local_files import LocalBackend
+from analytics.store.snapshot import SnapshotMemory
 from quarto.errors import ArenaError, FailureError
 
 CONNECTIONS = 3  # requests that can be answered at the same time
@@ -67,14 +68,16 @@ class BusyError(FailureError):
 class ArchiveSnapshot:
     """An archive in the state in which it was opened, without the runs whose records are damaged."""
 
-    def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
-        """Open the archive.
+    def __init__(
+        self, root: PurePath, limits: QueryLimits = QUERY_LIMITS, memory: SnapshotMemory | None = None
+    ) -> None:
+        """Open the archive; what ``memory`` has from earlier snapshots and has not changed is not read again.
 
         Raises ``RequestError`` if the archive does not exist, and ``FailureError`` if it has lost games.
         """
         self.stamp = read_archive_stamp(root)
         started = time.monotonic()
-        opened = OpenArchive(root, limits)
+        opened = OpenArchive(root, limits, memory=memory)
         self.seconds = time.monotonic() - started  # that opening the archive took
         self.damaged = opened.archive.drop_damaged_runs_and_list_messages()  # a line for each damaged record
         self.runs = len(opened.archive.list_recorded_run_ids())
@@ -181,21 +184,29 @@ class SnapshotService:
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         self._root = root
         self._limits = limits
+        self._memory = SnapshotMemory()
         self._snapshot: ArchiveSnapshot | None = None
         self._error: ArenaError | None = None
         self._opening: threading.Thread | None = None
         self._last_checked = 0.0
         self._lock = threading.Lock()
 
-    def load_snapshot(self) -> ArchiveSnapshot | None:
+    def expect_change(self) -> None:
+        """Look at the archive again when the next snapshot is requested, because this process has changed it."""
+        with self._lock:
+            self._last_checked = 0.0
+
+    def load_snapshot(self, wait_seconds: float | None = REOPEN_WAIT_SECONDS) -> ArchiveSnapshot | None:
         """Return the current snapshot of the archive or, if opening a changed archive takes long, the previous one.
+
+        ``wait_seconds`` is how long that may take; None means that the caller waits until it is open.
 
         Return None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
         and ``StillOpeningError`` while the archive is being opened for the first time.
         """
         opening = self._start_or_find_opening_if_changed()
         if opening is not None:
-            opening.join(REOPEN_WAIT_SECONDS)
+            opening.join(wait_seconds)
         with self._lock:
             if self._snapshot is None and self._error is not None:
                 raise self._error
@@ -232,7 +243,7 @@ class SnapshotService:
         content, error = None, None
         try:
             if marker.read_marker_content(self._root) is not None:
-                content = ArchiveSnapshot(self._root, self._limits)
+                content = ArchiveSnapshot(self._root, self._limits, self._memory)
                 if not content.runs and not content.damaged:
                     content.close()
                     content = None
