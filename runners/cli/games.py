@@ -52,7 +52,7 @@ def choose_run_or_training_application(arguments: Sequence[str]) -> Any:
 
 
 @options.add_hydra_options
-def sprt(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+def sprt(
     launch: options.Launch,
     arguments: options.Players = None,
     keep_going: options.KeepGoing = False,

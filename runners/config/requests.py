@@ -69,9 +69,7 @@ def build_request(
         notes += (*describe_untrained_agents(untrained),)
     check_name_and_note(cfg.name, cfg.note)
     executor = build_executor(cfg)
-    return RunRequest(
-        spec, games, threads, storage, cfg.progress, cfg.keep_going, executor, cfg.name, cfg.note, notes
-    )
+    return RunRequest(spec, games, threads, storage, cfg.progress, cfg.keep_going, executor, cfg.name, cfg.note, notes)
 
 
 def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveOptions) -> tuple[AgentSpec, ...]:

@@ -106,9 +106,7 @@ def index(archive: Location = DEFAULT_ARCHIVE) -> None:
         index_and_compact_sums(store, store.list_ids_of_runs_with_games())
 
 
-def name_run(
-    run: Run, name: str | None = None, note: str | None = None, archive: Location = DEFAULT_ARCHIVE
-) -> None:
+def name_run(run: Run, name: str | None = None, note: str | None = None, archive: Location = DEFAULT_ARCHIVE) -> None:
     """Give a run a name and a note for people, as ``qarena archive name`` does.
 
     Neither changes the run: its id and its games stay as they are.

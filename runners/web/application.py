@@ -13,12 +13,19 @@ from starlette.staticfiles import StaticFiles
 from runners.config.yaml_options import search_user_folders
 from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
-from runners.web.archive_reader import ArchiveService, NothingToReadError, opening_or_empty_archive_page
+from runners.web.archive_reader import (
+    ArchiveService,
+    NothingToReadError,
+    ShortRunIdError,
+    opening_or_empty_archive_page,
+    redirect_to_full_run_ids,
+)
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
+from runners.web.runs import pages as run_pages
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
-ROUTERS = (play.router, puzzle_pages.router, analyse.router, archive_pages.router, sql_page.router)
+ROUTERS = (play.router, puzzle_pages.router, analyse.router, archive_pages.router, run_pages.router, sql_page.router)
 
 
 def build_application(settings: ServerOptions) -> FastAPI:
@@ -44,6 +51,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
     app.state.site = site
     add_error_pages(app)
     app.add_exception_handler(NothingToReadError, opening_or_empty_archive_page)
+    app.add_exception_handler(ShortRunIdError, redirect_to_full_run_ids)
     app.add_middleware(SecurityMiddleware, settings=settings)  # added last, so that it wraps all other middleware
     app.get("/")(first_page)
     for router in ROUTERS:

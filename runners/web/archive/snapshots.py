@@ -80,7 +80,7 @@ class ArchiveSnapshot:
         opened = OpenArchive(root, limits, memory=memory)
         self.seconds = time.monotonic() - started  # that opening the archive took
         self.damaged = opened.archive.drop_damaged_runs_and_list_messages()  # a line for each damaged record
-        self.runs = len(opened.archive.list_recorded_run_ids())
+        self.run_ids = opened.archive.list_recorded_run_ids()
         self.failed = bool(self.damaged)  # a damaged file may be repaired at any time
         self._free: LifoQueue[OpenArchive] = (
             LifoQueue()
@@ -196,17 +196,17 @@ class SnapshotService:
         with self._lock:
             self._last_checked = 0.0
 
-    def load_snapshot(self, wait_seconds: float | None = REOPEN_WAIT_SECONDS) -> ArchiveSnapshot | None:
+    def load_snapshot(self, until_open: bool = False) -> ArchiveSnapshot | None:
         """Return the current snapshot of the archive or, if opening a changed archive takes long, the previous one.
 
-        ``wait_seconds`` is how long that may take; None means that the caller waits until it is open.
+        If ``until_open`` is true, the caller waits however long it takes.
 
         Return None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
         and ``StillOpeningError`` while the archive is being opened for the first time.
         """
         opening = self._start_or_find_opening_if_changed()
         if opening is not None:
-            opening.join(wait_seconds)
+            opening.join(None if until_open else REOPEN_WAIT_SECONDS)
         with self._lock:
             if self._snapshot is None and self._error is not None:
                 raise self._error
@@ -244,7 +244,7 @@ class SnapshotService:
         try:
             if marker.read_marker_content(self._root) is not None:
                 content = ArchiveSnapshot(self._root, self._limits, self._memory)
-                if not content.runs and not content.damaged:
+                if not content.run_ids and not content.damaged:
                     content.close()
                     content = None
         except ArenaError as raised:

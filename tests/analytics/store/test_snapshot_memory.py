@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pytest
@@ -29,7 +28,7 @@ def settled(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PurePath]]:
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[PurePath]:
     """Collect the paths of all files that are read."""
     paths: list[PurePath] = []
     read = LocalBackend.read
@@ -39,7 +38,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PurePath]]:
         return read(backend, path)
 
     monkeypatch.setattr(LocalBackend, "read", read_and_note)
-    yield paths
+    return paths
 
 
 def load_all_results(snapshot: Snapshot) -> object:
@@ -76,7 +75,9 @@ def test_changed_record_is_read_again(settled: Path, reads: list[PurePath]) -> N
 def test_removed_games_are_not_remembered(settled: Path) -> None:
     memory = SnapshotMemory()
     first = Snapshot(settled, memory)
-    run_id, games = next((run, count) for run in first.list_ids_of_runs_with_games() if (count := first.count_games(run)))
+    run_id, games = next(
+        (run, count) for run in first.list_ids_of_runs_with_games() if (count := first.count_games(run))
+    )
     load_all_results(first)
     for path in (settled / "games" / f"run={run_id}").iterdir():
         path.unlink()

@@ -21,8 +21,8 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
-from analytics.store.run_notes import update_note
 from analytics.store.records import SweepJob
+from analytics.store.run_notes import update_note
 from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import write_filled_archive
