@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
@@ -91,6 +92,14 @@ class Snapshot(ArchiveStore):
         self._listed_files = {key: files for key, files in self._listed_files.items() if key[1] not in damaged}
         self._ranges, self._game_ranges, self._sorted_records = {}, {}, None
         return [str(error) for error in damaged.values()]
+
+    def without_runs(self, run_ids: Collection[str]) -> Snapshot:
+        """Return a copy of this view that lacks these runs."""
+        copied = copy(self)
+        copied._records = {run_id: record for run_id, record in self._records.items() if run_id not in run_ids}
+        copied._listed_files = {key: files for key, files in self._listed_files.items() if key[1] not in run_ids}
+        copied._ranges, copied._game_ranges, copied._sorted_records = {}, {}, None
+        return copied
 
     def _load_sweep_jobs_unless_any_lost(self) -> list[SweepJob]:
         """Load the jobs of all sweeps. Raises ``FailureError`` if a job is damaged, or lost from a finished sweep."""

@@ -151,7 +151,6 @@ def games_page(
         games_list = reader.compute_once(_list_games, game_filter, result, order, parse_number_or_default(page, 1))
     except RequestError as raised:
         error, status = raised.for_command_line, find_error_status(raised)
-    reader.snapshot.failed |= bool(games_list.damaged)
     filters = (
         FormField("agent", "Agent", agent, "any", kind="agent"),
         FormField("opponent", "Opponent", opponent, "any", kind="agent"),
@@ -170,7 +169,9 @@ def games_page(
     if error:
         list_page, summary = ArchivePage("Games"), ""
     pager = reader.build_pager(games_list.total, games.ROWS_PER_PAGE)
-    damaged = (*reader.snapshot.damaged, *games_list.damaged)
+    if games_list.damaged and list_page.parts[:1] != [games_list.table]:
+        list_page = replace(list_page, parts=["The games of these runs cannot be read."])
+    list_page = replace(list_page, left_out=games_list.damaged)
     return reader.render_page(
         ARCHIVE_TEMPLATE,
         status,
@@ -179,7 +180,6 @@ def games_page(
         filters=filters,
         error=error,
         summary=summary,
-        damaged=damaged,
         **pager,
     )
 

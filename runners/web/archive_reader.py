@@ -98,13 +98,16 @@ class ArchiveReader:
     def __init__(self, request: Request, snapshot: ArchiveSnapshot) -> None:
         self.request = request
         self.snapshot = snapshot
+        self.left_out: list[str] = []  # a line for each run that an answer left out because a file is damaged
 
     def compute_once(self, compute: Callable[..., ResultT], *arguments: Hashable) -> ResultT:
         """Return ``compute(opened, *arguments)``, and keep the value for later requests to the same snapshot.
 
         ``opened`` is the open archive, in the state that the snapshot shows.
         """
-        return self.snapshot.compute_once(compute, *arguments)
+        answer = self.snapshot.compute_once(compute, *arguments)
+        self.left_out += self.snapshot.list_left_out(compute, *arguments)
+        return answer
 
     @property
     def run_rows(self) -> tuple[RunRow, ...]:
@@ -143,9 +146,12 @@ class ArchiveReader:
         """
         if arranges and isinstance(values.get("page"), ArchivePage):
             values |= self._arrange_tables(values["page"], values.get("filters", ()))
+        page = values.get("page")
+        left_out = page.left_out if isinstance(page, ArchivePage) else ()
+        self.snapshot.failed |= bool(left_out)  # the files may be repaired at any time
         common_values = {
             "tabs": TABS,
-            "damaged": self.snapshot.damaged,
+            "damaged": [*dict.fromkeys((*self.snapshot.damaged, *self.left_out, *left_out))],
             "filter_names": self.rules_and_agent_names,
             **SINGLE_PAGE_VIEW,
         }

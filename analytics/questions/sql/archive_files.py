@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from copy import copy
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -99,6 +100,12 @@ class ArchiveFiles:
             with suppress(FailureError):  # a damaged record fails the views that need it
                 record = self.archive.find_run(run_id)
             check_nothing_lost(self.archive, run_id, record)
+
+    def without_runs(self, run_ids: Collection[str]) -> ArchiveFiles:
+        """Return a copy that lacks the files of these runs."""
+        copied = copy(self)
+        copied.archive, copied.record_failures = self.archive.without_runs(run_ids), {}
+        return copied
 
     @property
     def folders_of_all_tables(self) -> list[PurePath]:

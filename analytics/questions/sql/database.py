@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -166,6 +166,15 @@ class OpenArchive:
         """
         copied = copy(self)
         copied._connection = None
+        return copied
+
+    def without_runs(self, run_ids: Collection[str]) -> Self:
+        """Return a copy that lacks these runs, such as runs with damaged files.
+
+        The copy has a connection of its own, and is closed separately.
+        """
+        copied = self.fork()
+        copied.files = self.files.without_runs(run_ids)
         return copied
 
     def stream(self, text: str, write: RowConsumer, exact: bool = True) -> None:

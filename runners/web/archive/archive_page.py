@@ -42,4 +42,5 @@ class ArchivePage:
     links: Mapping[str, str] = field(default_factory=dict)  # addresses by name, the most useful one first
     parts: Sequence[Table | Figure | Result | str] = ()  # a text is shown as a notice
     pieces: bool = False  # the page shows pictures of pieces
+    left_out: Sequence[str] = ()  # a line for each damaged file of which the page leaves out the run
     name_form: NameForm | None = None  # of the run that the page is about

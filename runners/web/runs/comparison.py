@@ -51,7 +51,7 @@ def build_comparison_page(opened: OpenArchive, requested_ids: Sequence[str]) -> 
     comparison = compare_runs(opened, requested_ids)
     names = name_runs(opened, comparison.runs)
     shared = select_shared_rows(comparison.results)
-    settings, code = _split_settings(comparison.settings)
+    settings, code = _split_settings(comparison.settings.filter(pl.col("setting") != "games"))
     table = _build_shared_table(shared, comparison.runs, names)
     first_rows = table if len(table.text_rows) <= MAX_ROWS else _build_most_different_table(shared, comparison, names)
     folded = None if first_rows is table else table
@@ -94,10 +94,19 @@ def _split_settings(settings: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]
     return settings.filter(~is_code), settings.filter(is_code)
 
 
+def select_main_settings(settings: pl.DataFrame) -> pl.DataFrame:
+    """Select the settings that a comparison shows at once: the first ones that all runs have.
+
+    A parameter of an agent that one run lacks says no more than the list of agents.
+    """
+    run_ids = settings.columns[1:]
+    return settings.filter(pl.all_horizontal(pl.col(run_id) != MISSING for run_id in run_ids)).head(MAX_SETTINGS)
+
+
 def _build_settings_table(settings: pl.DataFrame, comparison: RunComparison, names: dict[str, str]) -> Table:
     """Build the table of what differs: the runs themselves, and the settings of which the values are not the same."""
     speeds = {row["run"]: row for row in comparison.speeds.iter_rows(named=True)}
-    shown = settings.filter(pl.col("setting") != "games").head(MAX_SETTINGS)
+    shown = select_main_settings(settings)
     headings = ["run", "games", "games a second", *shown["setting"]]
     columns = [text_column("setting", headings)]
     for run_id in comparison.runs:
@@ -105,7 +114,7 @@ def _build_settings_table(settings: pl.DataFrame, comparison: RunComparison, nam
         pace = MISSING if speed["games_a_second"] is None else format_games_a_second(speed["games_a_second"])
         values = [run_id, f"{speed['games']:,}", pace, *shown[run_id]]
         columns.append(text_column(names[run_id], values))
-    rest = settings.height - shown.height - settings.filter(pl.col("setting") == "games").height
+    rest = settings.height - shown.height
     more = f"; {format_count_with_noun(rest, 'more setting')} below" if rest > 0 else ""
     return Table(f"What differs{more}", columns)
 
@@ -166,7 +175,7 @@ def _build_folded_tables(
     settings: pl.DataFrame, code: pl.DataFrame, comparison: RunComparison, names: dict[str, str]
 ) -> list[Result]:
     """Build the parts that a reader opens: other settings, code, speed, and regret by ply where runs share agents."""
-    rest = settings.filter(pl.col("setting") != "games").slice(MAX_SETTINGS)
+    rest = settings.join(select_main_settings(settings), "setting", "anti", maintain_order="left")
     speeds = comparison.speeds
     tables = [
         _build_texts_table("More settings that differ", rest, comparison.runs, names),

@@ -53,15 +53,18 @@ def build_sprt_figure(path: pl.DataFrame, hypotheses: Hypotheses) -> Figure:
     bounds = pl.DataFrame({"ratio": [lower, upper], "text": ["accepts elo0", "accepts elo1"]})
     height = quantitative("ratio", title="log-likelihood ratio", axis={"tickCount": 5, **style.PLAIN_AXIS})
     rule = layer("rule", {"y": height}, strokeDash=[5, 4], color=style.FAINT)
-    text_look = {"align": "left", "dx": 4, "dy": -6, "color": style.FAINT}
-    text = layer("text", {"y": height, "x": {"value": 0}, "text": {"field": "text", "type": "nominal"}}, **text_look)
+    words = {"y": height, "x": {"value": WIDE["width"]}, "text": nominal("text")}
+    texts = [
+        {"data": inline_data(bounds.slice(number, 1)), **layer("text", words, align="right", dy=dy, color=style.FAINT)}
+        for number, dy in enumerate((11, -6))
+    ]
     pairs = quantitative("pairs", title="pairs of games", axis={**style.PLAIN_AXIS, "tickCount": 6, "grid": False})
     line = layer("line", {"x": pairs, "y": height}, color=style.FIRST_COLOUR, strokeWidth=2)
     chart = {
         **WIDE,
         "layer": [
             {"data": inline_data(bounds), **rule},
-            {"data": inline_data(bounds), **text},
+            *texts,
             {"data": inline_data(path), **line},
         ],
     }

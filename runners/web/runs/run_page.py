@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import polars as pl
 
-from analytics.questions.columns import Table, format_elo, format_interval, property_columns
+from analytics.questions.columns import Table, format_decimals, format_elo, format_interval, property_columns
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.result import Result
 from analytics.report.style import Figure
@@ -32,17 +32,21 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     title = f"{row.name.replace('`', ' ')} · run `{run_id}`" if row.name else f"Run `{run_id}`"
     results: list[Table | Figure | Result | str] = [*build_crosstable_if_tournament(opened, run_id)]
     properties: list[Table] = []
-    missing = ""
+    left_out: list[str] = []
     try:
         tables = build_run_tables(opened, row)
     except FailureError as error:
-        missing = f"Left out: {error.for_command_line}"
+        left_out.append(error.for_command_line)
     else:
         results, properties = [*results, tables[0]], tables[1:]
-    tests = build_test_parts(opened, row.record)
-    parts = [*tests, *results, *([missing] if missing else []), *properties]
+    tests: list[Table | Figure | str] = []
+    try:
+        tests = build_test_parts(opened, row.record)
+    except FailureError as error:
+        left_out.append(error.for_command_line)
+    parts = [*tests, *results, *properties]
     form = NameForm(urls.run_name_url(run_id), row.name, row.note)
-    return ArchivePage(title, describe_progress(row), parts=parts, name_form=form)
+    return ArchivePage(title, describe_progress(row), parts=parts, left_out=left_out, name_form=form)
 
 
 def describe_progress(row: RunRow) -> str:
@@ -132,7 +136,7 @@ def describe_test(record: RunRecord, test: SequentialTest) -> dict[str, str]:
     """Describe the outcome of a test so far by its verdict, its log-likelihood ratio with bounds, and its counts."""
     first, second = record.pairings[0]
     hypotheses = test.hypotheses
-    lower, upper = hypotheses.bounds
+    ratio, lower, upper = (format_decimals(value, 2) for value in (test.ratio, *hypotheses.bounds))
     texts = {
         "elo1": f"elo1 is accepted: {first} is stronger than {second}, by at least {hypotheses.elo1:g} normalised Elo",
         "elo0": f"elo0 is accepted: {first} is at most {hypotheses.elo0:g} normalised Elo stronger than {second}",
@@ -142,7 +146,7 @@ def describe_test(record: RunRecord, test: SequentialTest) -> dict[str, str]:
     interval = format_interval(strength.low, strength.high, format_elo)
     return {
         "verdict": texts[test.accepted],
-        "log-likelihood ratio": f"{test.ratio:.2f}; the test ends at {lower:.2f} or {upper:.2f}",
+        "log-likelihood ratio": f"{ratio}; the test ends at {lower} or {upper}",
         "pairs": f"{test.pairs:,} of at most {test.most:,}",
         "LL, LD, DD or WL, WD, WW": ", ".join(f"{count:,}" for count in test.counts),
         "strength": f"{format_elo(strength.mean)} normalised Elo, 95 % interval {interval}",
