@@ -22,6 +22,7 @@ from analytics.questions.pairings import PairingResult, load_results, pairings_f
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import GAMES_FOLDER, unknown_run_error
+from analytics.store.ranges import parse_file_names
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.web.archive import urls
@@ -36,6 +37,7 @@ class RunRow(NamedTuple):
     record: RunRecord
     games: int  # number of games in the archive
     last_written: float = 0.0  # when the newest file of a running run was written, in seconds since 1970
+    games_a_second: float | None = None  # of a running run, since it was begun or continued; None: not known
     name: str = ""
     note: str = ""
 
@@ -73,12 +75,6 @@ class RunRow(NamedTuple):
         if self.record.status != "running" or silent < SILENT_SECONDS:
             return self.record.status
         return f"no new games for {format_duration(silent)}"
-
-    @property
-    def games_a_second(self) -> float | None:
-        """The pace of a run that is being played, from its beginning to its newest games; None if it is unknown."""
-        seconds = self.last_written - datetime.fromisoformat(self.record.created).timestamp()
-        return self.games / seconds if self.games and seconds > 0 else None
 
     @property
     def start_and_status_text(self) -> str:
@@ -124,11 +120,26 @@ def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
     """Build the row that shows a run in a list, from the run's record and files."""
     games = opened.archive.count_games(record.run_id)
     note = opened.archive.find_note(record.run_id)
-    if record.status != "running":
-        return RunRow(record, games, 0.0, note.name, note.note)
-    written = [status.modified for status in opened.archive.list_file_statuses(GAMES_FOLDER, record.run_id).values()]
-    last_written = max([*written, datetime.fromisoformat(record.created).timestamp()])
-    return RunRow(record, games, last_written, note.name, note.note)
+    row = RunRow(record, games, name=note.name, note=note.note)
+    return row if record.status != "running" else _add_progress(opened, row)
+
+
+def _add_progress(opened: OpenArchive, row: RunRow) -> RunRow:
+    """Return the row of a run that is being played, with the time of its newest file and its pace.
+
+    The record was written when the run was begun or continued, so the files since then tell the pace.
+    """
+    archive, run_id = opened.archive, row.run_id
+    statuses = archive.list_file_statuses(GAMES_FOLDER, run_id)
+    last_written = max(
+        [*(status.modified for status in statuses.values()), datetime.fromisoformat(row.record.created).timestamp()]
+    )
+    record_status = archive.backend.status(archive.run_record_path(run_id))
+    started = record_status.modified if record_status else last_written
+    new_files = parse_file_names(name for name, status in statuses.items() if status.modified > started)
+    games = sum(file.units for file in new_files) * row.record.unit_line.games_a_pair
+    pace = games / (last_written - started) if games and last_written > started else None
+    return row._replace(last_written=last_written, games_a_second=pace)
 
 
 def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:

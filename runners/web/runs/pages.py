@@ -138,8 +138,8 @@ def run_page(reader: ReaderDependency, run_id: str) -> Response:
 def _render_run_page(reader: ArchiveReader, run_id: str, status: int = 200, **values: object) -> Response:
     page = reader.compute_once(build_run_page, run_id)
     row = next((row for row in reader.run_rows if row.run_id == run_id), None)
-    refresh = 1 if row is not None and row.status == "running" else None
-    return reader.render_page(ARCHIVE_TEMPLATE, status, page=page, refresh=refresh, **values)
+    refresh = 2 if row is not None and row.status == "running" else None
+    return reader.render_page(ARCHIVE_TEMPLATE, status, page=page, refresh=refresh, typed=True, **values)
 
 
 @router.post("/browse/runs/{run_id}/name")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 pytest.importorskip("fastapi")
 
@@ -271,3 +273,22 @@ def test_each_page_says_in_the_same_words_what_it_leaves_out(guest: Visitor) -> 
     assert file.name in line
     assert "The games of these runs cannot be read." in guest.get(f"/browse/games?run={MATCH}").text
     assert guest.ready("/browse/results/crosstable").status == 200  # its tallies are sound: it leaves nothing out
+
+
+# Progress.
+
+
+def test_running_run_shows_its_table_and_its_pace_and_loads_again(guest: Visitor) -> None:
+    store = open_store(guest)
+    store.update_run_and_unit_count(
+        ROUND_ROBIN, lambda record: record and structs.replace(record, status="running", games=4000)
+    )
+    started = store.run_record_path(ROUND_ROBIN)
+    os.utime(started, (started_at := time.time() - 100, started_at))
+    find_site_snapshots(guest).expect_change()
+    page = guest.get(f"/browse/runs/{ROUND_ROBIN}")
+    words = plain(page.text)
+    assert page.refreshes
+    assert "Playing now: 12,000 of 24,000 games by classic rules" in words
+    assert re.search(r", 1[12]\d games a second so far", words)  # the copied files are 100 s newer than the record
+    assert "Scores of all agents against each other" in words
