@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Form, Query
 from starlette.requests import Request
@@ -135,7 +135,7 @@ def run_page(reader: ReaderDependency, run_id: str) -> Response:
     return _render_run_page(reader, run_id)
 
 
-def _render_run_page(reader: ArchiveReader, run_id: str, status: int = 200, **values: object) -> Response:
+def _render_run_page(reader: ArchiveReader, run_id: str, status: int = 200, **values: Any) -> Response:
     page = reader.compute_once(build_run_page, run_id)
     row = next((row for row in reader.run_rows if row.run_id == run_id), None)
     refresh = 2 if row is not None and row.status == "running" else None
