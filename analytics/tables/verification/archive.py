@@ -242,8 +242,11 @@ def _verify_runs_of_verdicts_and_jobs(archive: ArchiveStore) -> Iterator[Problem
 
 
 def _verify_notes(archive: ArchiveStore) -> Iterator[Problem]:
-    """Yield a problem for each file with the name and the note of a run that is damaged."""
+    """Yield a problem for each file with the name and the note of a run that is damaged, or whose run has no record."""
+    recorded = {*archive.list_recorded_run_ids()}
     for run_id in run_notes.list_ids_of_runs_with_notes(archive):
+        if run_id not in recorded:
+            yield Problem(run_notes.note_path(archive, run_id), "its run has no record")
         try:
             run_notes.load_note(archive, run_id)
         except FailureError as error:

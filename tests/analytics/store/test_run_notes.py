@@ -111,3 +111,11 @@ def test_merge_brings_notes_and_keeps_the_later_one(
     assert (load_note(target, one).name, load_note(target, two).name) == ("new", "only here")
     assert merge_archives([target], sample, MergeOptions()).notes == 1
     assert load_note(sample, one).name == "new"
+
+
+def test_note_without_a_run_is_named_by_verify(sample: ArchiveStore) -> None:
+    run_id = first_run(sample)
+    update_note(sample, run_id, "a name")
+    Path(sample.run_record_path(run_id)).unlink()
+    faults = {problem.file: problem.fault for problem in verify_archive(sample).problems}
+    assert faults[Path(note_path(sample, run_id))] == "its run has no record"
