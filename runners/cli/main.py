@@ -329,9 +329,11 @@ def _drop_options_similar_to_setting(error: Any) -> None:
     For ``--games=7``, Click would propose the option ``--name``.
     """
     if getattr(error, "possibilities", None):
+        from dataclasses import fields
+
         from runners.config.schemas import SCHEMAS  # only for a wrong option
 
-        settings = {field for schema in SCHEMAS.values() for field in schema.__dataclass_fields__}
+        settings = {field.name for schema in SCHEMAS.values() for field in fields(schema)}
         if error.option_name.lstrip("-") in settings:
             error.possibilities = None
 
