@@ -480,7 +480,8 @@ class Archive(OpenArchive):
 
         The result has the columns of the view ``runs``: ``run_id``, ``created`` (UTC), ``status``, ``rules``,
         ``agents`` (labels), ``pairings``, ``seed``, ``opening_plies``, ``games_asked``, ``games``, ``ranges``,
-        ``fingerprint``, ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play.
+        ``fingerprint``, ``code_version``, ``code_fingerprint``, ``command``, ``seconds`` of play, ``name`` and ``note``
+        (null: nobody has named the run).
 
         Returns:
             A ``Result`` with a row for each run.

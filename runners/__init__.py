@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.library.archives import annotate, index, serve
+    from runners.library.archives import annotate, index, name_run, serve
     from runners.library.leagues import check_league, create_league, play_league, publish_league, rank_league
     from runners.library.learning import build_policy, judge, rebuild_policy, train
     from runners.library.options import list_options
@@ -25,6 +25,7 @@ __all__ = [
     "index",
     "judge",
     "list_options",
+    "name_run",
     "play_league",
     "publish_league",
     "rank_league",
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 _FUNCTIONS = {  # by the module of ``runners.library`` that defines them
-    "archives": ("annotate", "index", "serve"),
+    "archives": ("annotate", "index", "name_run", "serve"),
     "leagues": ("check_league", "create_league", "play_league", "publish_league", "rank_league"),
     "learning": ("build_policy", "judge", "rebuild_policy", "train"),
     "options": ("list_options",),

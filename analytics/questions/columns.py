@@ -47,6 +47,13 @@ class Cell:
         return f"{self.prefix}{self.text or (DIAGONAL if self.is_diagonal else '')}"
 
 
+class SortLink(NamedTuple):
+    """Where the heading of a column leads on a page that can sort its rows."""
+
+    url: str
+    direction: str  # of the rows now: ascending, descending, or "" if they are sorted otherwise
+
+
 class ResultColumn(NamedTuple):
     """A column of a table for people."""
 
@@ -55,6 +62,7 @@ class ResultColumn(NamedTuple):
     right_aligned: bool = True  # numbers
     drop_priority: int = 0  # a table that is too wide drops the column of the highest priority first; 0: never
     rotated: bool = False  # pages write the heading upwards, because the column is narrow: one of a crosstable
+    sort: SortLink | None = None  # on pages
 
     @property
     def cells(self) -> list[Cell]:

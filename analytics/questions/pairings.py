@@ -36,6 +36,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import MAX_PAIRS
+from analytics.store.snapshot import Snapshot
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice
 
@@ -112,9 +113,20 @@ def load_results(archive: ArchiveStore, run_id: str) -> list[PairingResult]:
 
 
 def load_results_by_run(archive: ArchiveStore, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
-    """Load the results of several runs, by run id; the tallies of all runs are read at once."""
+    """Load the results of several runs, by run id; the tallies of all runs are read at once.
+
+    The tallies of runs that have not changed since an earlier snapshot are not read again.
+    """
     runs = {record.run_id: record for record in records}
-    return {run_id: _build_results(runs[run_id], tallies) for run_id, tallies in read_tallies(archive, [*runs]).items()}
+    tallies = dict[str, Mapping[int, Tally]]()
+    if isinstance(archive, Snapshot):
+        tallies = {run_id: recalled for run_id in runs if (recalled := archive.recall_tallies(run_id)) is not None}
+    new = read_tallies(archive, [run_id for run_id in runs if run_id not in tallies])
+    if isinstance(archive, Snapshot):
+        for run_id, read in new.items():
+            archive.remember_tallies(run_id, read)
+    tallies |= new
+    return {run_id: _build_results(record, tallies[run_id]) for run_id, record in runs.items()}
 
 
 def _build_results(record: RunRecord, tallies: Mapping[int, Tally]) -> list[PairingResult]:

@@ -33,6 +33,7 @@ from analytics.questions.pace import compute_pace_without_people, format_games_a
 from analytics.questions.pairings import AgentNames, PairingResult, load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Estimate, normal_quantile
+from analytics.store.archive import find_run_id
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
@@ -129,9 +130,10 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
         FailureError: A file is damaged.
 
     """
-    if len(run_ids) < 2 or len({*run_ids}) < len(run_ids):
-        raise RequestError(f"{' '.join(run_ids) or 'nothing'} cannot be compared: name two runs or more, each once")
-    records = [opened.archive.load_requested_run(run_id) for run_id in run_ids]
+    check_different(run_ids)
+    run_ids = [find_run_id(opened.archive, run_id) for run_id in run_ids]
+    check_different(run_ids)
+    records = [opened.archive.load_run(run_id) for run_id in run_ids]
     agents = [_match_labels_and_lone_difference(records[0], record) for record in records]
     results = pl.DataFrame(_compare_results(opened, records, agents), RESULTS, orient="row")
     return RunComparison(
@@ -147,6 +149,12 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
             if label != other
         ),
     )
+
+
+def check_different(run_ids: Sequence[str]) -> None:
+    """Raise ``RequestError`` unless these are at least two ids, all of them different."""
+    if len(run_ids) < 2 or len({*run_ids}) < len(run_ids):
+        raise RequestError(f"{' '.join(run_ids) or 'nothing'} cannot be compared: name two runs or more, each once")
 
 
 def _match_labels_and_lone_difference(base: RunRecord, other: RunRecord) -> dict[str, str]:

@@ -219,7 +219,9 @@ def build_runs_result(frame: pl.DataFrame) -> Result:
     is_long = (agents.list.len() > 2) & (joined.str.len_chars() > MAX_LISTED_LETTERS)
     few = pl.format("{} and {} others", agents.list.first(), agents.list.len() - 1)
     shown = frame.select(
-        *("run_id", "games"),
+        "run_id",
+        *(["name"] if frame["name"].null_count() < frame.height else []),
+        "games",
         pl.when(is_long).then(few).otherwise(joined).alias("agents"),
         *("rules", "status", pl.col("created").dt.strftime("%Y-%m-%d %H:%M"), "seed", "opening_plies", "games_asked"),
         *(pl.col("seconds").round(1), "ranges", "fingerprint"),

@@ -60,6 +60,12 @@ FORMAT_REMEDY = "'qarena archive upgrade' brings it there, or says which program
 ExtentFilter = Callable[[str], bool]  # whether an extent of a derived table is enough
 
 
+def is_any_extent(extent: str) -> bool:
+    """Return True, because any extent of a derived table is enough."""
+    del extent
+    return True
+
+
 def check_record_format(record: RunRecord) -> RunRecord:
     """Return the record, or raise ``RequestError`` if its format is not the one that this program reads and writes."""
     if record.schema_version != SCHEMA_VERSION:
@@ -150,7 +156,7 @@ class ArchiveStore:
             return dict(self.backend.list_statuses(folder))
 
     def list_effective_ranges(
-        self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = lambda _extent: True
+        self, run_id: str, table: str = GAMES_FOLDER, is_sufficient_extent: ExtentFilter = is_any_extent
     ) -> Ranges:
         """List the ranges of a run's table that readers use, in ascending order.
 
@@ -558,31 +564,47 @@ def unknown_run_error(archive: ArchiveStore, run_id: str, run_ids: Iterable[str]
 MAX_NAMED_RUNS = 6  # of those that an ambiguous beginning may mean
 
 
-def find_run_id(archive: ArchiveStore, digits: str) -> str:
-    """Return the id of the only run whose id begins with ``digits``.
+def find_run_id(archive: ArchiveStore, digits: str, run_ids: Sequence[str] | None = None) -> str:
+    """Return the id of the only run whose id begins with ``digits``, out of ``run_ids`` or of all recorded runs.
 
     Raises ``NotFoundError`` if there is no such run, and ``RequestError`` if there are several.
     """
-    run_ids = archive.list_recorded_run_ids()
-    matches = [run_id for run_id in run_ids if digits and run_id.startswith(digits)]
-    if not matches:
+    run_ids = archive.list_recorded_run_ids() if run_ids is None else run_ids
+    run_id = match_run_id(digits, run_ids)
+    if run_id is None:
         raise unknown_run_error(archive, digits, run_ids)
+    return run_id
+
+
+def match_run_id(digits: str, run_ids: Sequence[str]) -> str | None:
+    """Return the only one of ``run_ids`` that begins with ``digits``, or None if there is none.
+
+    Raises ``RequestError`` if there are several.
+    """
+    matches = [run_id for run_id in run_ids if digits and run_id.startswith(digits)]
     if len(matches) > 1:
         more = ", …" if len(matches) > MAX_NAMED_RUNS else ""
         raise RequestError(f"run {digits!r} is one of several: {', '.join(matches[:MAX_NAMED_RUNS])}{more}")
-    return matches[0]
+    return matches[0] if matches else None
+
+
+def find_run_ids(root: PurePath, requested_ids: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of the runs in the archive at ``root`` whose ids begin with the requested digits.
+
+    Raises the errors of ``find_run_id`` and, unless nothing is requested, those of ``ArchiveStore.open``.
+    """
+    return tuple(find_run_id(ArchiveStore.open(root), digits) for digits in requested_ids)
 
 
 def select_requested_or_all_run_ids(archive: ArchiveStore, requested_ids: Sequence[str]) -> list[str]:
-    """Return the requested run ids without duplicates, or the ids of all runs if none is requested.
+    """Return the ids of the requested runs without duplicates, or the ids of all runs if none is requested.
 
-    Raises ``RequestError`` for an id that is not in the archive.
+    The first digits of an id are enough. Raises ``RequestError`` for a run that is not in the archive, and for digits
+    with which several ids begin.
     """
     stored_ids = archive.list_ids_of_runs_with_games()
-    for run_id in requested_ids:
-        if run_id not in stored_ids:
-            raise unknown_run_error(archive, run_id, stored_ids)
-    return list(dict.fromkeys(requested_ids)) or stored_ids
+    run_ids = [find_run_id(archive, digits, stored_ids) for digits in requested_ids]
+    return list(dict.fromkeys(run_ids)) or stored_ids
 
 
 def load_sweep_job(archive: ArchiveStore, path: PurePath) -> SweepJob:

@@ -49,7 +49,7 @@ PATTERN_ERROR = re.compile(
 )  # msgspec's message for a text that ``pattern_constraint`` refuses
 
 # Keys of texts that were typed or raised: they may have several lines. The writer makes visible what these hide.
-_MULTILINE_KEYS = ("command", "error")
+_MULTILINE_KEYS = ("command", "error", "note")
 _MULTILINE_PARSED_KEYS = (*_MULTILINE_KEYS, "where")
 
 CHECKSUM = "checksum"  # the key of a stored record's checksum

@@ -26,6 +26,7 @@ from analytics.store.records import (
     merge_code,
     run_id_to_stream_key,
 )
+from analytics.store.run_notes import update_note
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
@@ -39,6 +40,7 @@ from runners.hosting.work_clock import WorkClock
 OTHER_CODE_REMEDY = (
     "archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its games all the same"
 )
+FIRST_WRITE_SECONDS = 1.0  # after which the first games of a run are written
 SMALL_RANGE_RATIO = 8  # a range waits for more games if it is smaller than the held units by this factor
 
 
@@ -230,6 +232,8 @@ def record_contribution(experiment: Experiment, command: str) -> Iterator[Contri
     contribution = Contribution()
     with nullcontext() if spec.is_repeatable else archive.lock_run(spec.run_id):
         save_run_start(archive, spec, experiment.code, experiment.request.games, command)
+        if experiment.request.name is not None or experiment.request.note is not None:
+            update_note(archive, spec.run_id, experiment.request.name, experiment.request.note)
         clock = WorkClock()
         try:
             yield contribution
@@ -342,10 +346,15 @@ class RangeWriter:
         first_unit: Unit at which writing begins.
         total_units: Number of units of the run, or None if unknown. A file that ends there may hold any number of
             units; in all other files, the number is a power of two.
+        begun: When playing began, by ``time.monotonic``, or None if unknown. Then games are written sooner at first, so
+            that others can follow a run from its first seconds.
 
     """
 
-    def __init__(self, experiment: Experiment, first_unit: int, total_units: int | None = None) -> None:
+    def __init__(
+        self, experiment: Experiment, first_unit: int, total_units: int | None = None, begun: float | None = None
+    ) -> None:
+        self._begun = begun
         self.written: list[Range] = []
         self._experiment, self._archive, self._spec = experiment, experiment.archive, experiment.request.spec
         self._storage = experiment.request.storage
@@ -399,7 +408,7 @@ class RangeWriter:
         Small ranges at the end are not written yet, because more games may enlarge them. Raises the errors of ``add``.
         """
         with self._lock:
-            is_overdue = time.monotonic() - self._held_since >= self._storage.shard_seconds
+            is_overdue = time.monotonic() - self._held_since >= self._find_patience()
             if self._blocks and (is_overdue or self._end - self._first >= self._max_units):
                 ranges, held_units = [*self._split_held_units()], self._end - self._first
                 is_small = [
@@ -408,6 +417,16 @@ class RangeWriter:
                 ]
                 end_index = len(ranges) - is_small[::-1].index(False) if False in is_small else 0
                 self._write(ranges[:end_index])
+
+    def _find_patience(self) -> float:
+        """Return the seconds after which held games are written.
+
+        At first it is as long as playing has taken before these games, so the intervals double until they reach
+        ``shard_seconds``: a run of an hour has five small files more, which are merged at its end.
+        """
+        if self._begun is None:
+            return self._storage.shard_seconds
+        return min(self._storage.shard_seconds, max(FIRST_WRITE_SECONDS, self._held_since - self._begun))
 
     def flush(self) -> None:
         """Write all games that are not written yet. Raises the errors of ``add``."""

@@ -135,6 +135,7 @@ class ChunkPlayer:
         default_factory=dict
     )  # of chunks in progress, with their deadlines
     lock: threading.Lock = field(default_factory=threading.Lock)
+    begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         keep_freed_memory()
@@ -155,7 +156,7 @@ class ChunkPlayer:
     def play(self, chunk: Range, stop: StopSignal) -> ChunkResult:
         """Play a chunk and write its games. If ``stop`` is set or the chunk takes too long, play only its beginning."""
         total = self.experiment.unit_line.count_units_of_all_pairings(self.experiment.request.games)
-        started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total)
+        started, writer = time.perf_counter(), RangeWriter(self.experiment, chunk[0], total, self.begun)
         with self.lock:
             self.writers[writer] = StopDeadline(stop, GRACE_SECONDS + WATCH_SECONDS)
         try:

@@ -20,4 +20,6 @@ class RunRequest:
     progress: bool
     keep_going: bool = False  # also after an agent has forfeited all its games
     executor: Executor = THREADS
+    name: str | None = None  # of the run, for people; None leaves the present one
+    note: str | None = None  # about the run, for people; None leaves the present one
     notes: tuple[str, ...] = ()  # remarks for the user on how the configuration was understood

@@ -76,6 +76,22 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
     output_runs(archive, table)
 
 
+@archive_group.command("name")
+def name_run(
+    run: Annotated[str, Argument(help="Its id, or the first digits of its id.")],
+    name: options.RunName = None,
+    note: options.RunNote = None,
+    archive: options.Archive = options.ARCHIVE,
+) -> None:
+    """Give a run a name and a note, or show those that it has.
+
+    An empty text removes the name or the note. Neither changes the run: its id and its games stay as they are.
+    """
+    from runners.cli.maintenance import name_run_and_print
+
+    name_run_and_print(archive, run, name, note)
+
+
 @archive_group.command("verify")
 def verify(archive: options.Archive = options.ARCHIVE) -> None:
     """Check every file, record and game.
@@ -300,11 +316,14 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.questions.openings import OpeningsQuery, add_rules_name
     from analytics.questions.selection import GameFilter
+    from analytics.store.archive import find_run_ids
     from runners.cli.queries import index_and_output_openings
     from runners.config.agents import find_stored_label_or_same
 
     decider, opponent_label = (find_stored_label_or_same(archive, label) for label in (agent, opponent))
-    games = GameFilter(runs=tuple(run or ()), agent=decider, opponent=opponent_label, since=since, until=until)
+    games = GameFilter(
+        runs=find_run_ids(archive, run or ()), agent=decider, opponent=opponent_label, since=since, until=until
+    )
     query = OpeningsQuery(add_rules_name(position, rules), by, games, least, imposed, sort, first_free or None)
     index_and_output_openings(archive, query, table)
 

@@ -169,11 +169,12 @@ def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     agents try each puzzle, and their results set its level. The same games and options give the same bytes.
     """
     from analytics.questions.selection import GameFilter
+    from analytics.store.archive import find_run_ids
     from runners.exact.puzzle_generation import PuzzleOptions, create_puzzle_file
 
     options.check_output_files(force, output)
     puzzle_options = PuzzleOptions(count, seed, threads, megabytes)
-    create_puzzle_file(archive, GameFilter(runs=tuple(runs or ()), rules=rules), puzzle_options, output)
+    create_puzzle_file(archive, GameFilter(runs=find_run_ids(archive, runs or ()), rules=rules), puzzle_options, output)
 
 
 @tablebase_group.command()

@@ -20,9 +20,15 @@ AGENT_INTERFACES = ("choose", "play", "kernel")
 
 
 @options.add_hydra_options
-def run(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
+def run(
+    launch: options.Launch,
+    arguments: options.Players = None,
+    keep_going: options.KeepGoing = False,
+    name: options.RunName = None,
+    note: options.RunNote = None,
+) -> None:
     """Play a match or a tournament."""
-    launch(choose_run_or_training_application(arguments or []), arguments, keep_going)
+    launch(choose_run_or_training_application(arguments or []), arguments, keep_going, name, note)
 
 
 @options.add_hydra_options
@@ -50,6 +56,8 @@ def sprt(
     launch: options.Launch,
     arguments: options.Players = None,
     keep_going: options.KeepGoing = False,
+    name: options.RunName = None,
+    note: options.RunNote = None,
     counts: Annotated[
         str | None, Option(metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
@@ -62,7 +70,7 @@ def sprt(
         return
     from runners.cli.sprt import SPRT
 
-    launch(SPRT, arguments, keep_going)
+    launch(SPRT, arguments, keep_going, name, note)
 
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)

@@ -312,6 +312,7 @@ def _run_command_and_exit() -> None:
             typed, prog_name="qarena", standalone_mode=False
         )
     except typer.TyperException as error:
+        _drop_options_similar_to_setting(error)
         message, context = error.format_message(), getattr(error, "ctx", None)
         if not message:  # the words name a group without a command, and its help was printed
             raise SystemExit(RequestError.exit_code) from None
@@ -320,6 +321,21 @@ def _run_command_and_exit() -> None:
         ) from None
     flush_standard_output()
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _drop_options_similar_to_setting(error: Any) -> None:
+    """Drop the proposals from the error about an unknown option that is named like a setting.
+
+    For ``--games=7``, Click would propose the option ``--name``.
+    """
+    if getattr(error, "possibilities", None):
+        from dataclasses import fields
+
+        from runners.config.schemas import SCHEMAS  # only for a wrong option
+
+        settings = {field.name for schema in SCHEMAS.values() for field in fields(schema)}
+        if error.option_name.lstrip("-") in settings:
+            error.possibilities = None
 
 
 def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> str:

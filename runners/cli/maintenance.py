@@ -17,7 +17,8 @@ from analytics import format_archive_option, open_archive
 from analytics.exchange.export import ExportRequest, ExportSummary, write_export, write_export_to_stream
 from analytics.exchange.importing import IMPORTED_PLAYER_TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, check_label, parse_games
-from analytics.store.archive import ArchiveStore, select_requested_or_all_run_ids
+from analytics.store import run_notes
+from analytics.store.archive import ArchiveStore, find_run_id, select_requested_or_all_run_ids
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import remember_archive, warn_at_first_use_of_foreign_archive
 from analytics.store.schema import SCHEMA_VERSION
@@ -148,10 +149,26 @@ def merge_archives(roots: Sequence[PurePath], policy_prefix: str, allow_other_co
     counts = (
         *((summary.games, "game", ""), (summary.runs, "new run", ""), (summary.policies, "policy", "policies")),
         *((summary.jobs, "job of a sweep", "jobs of sweeps"), (summary.verdicts, "verdict", "")),
+        (summary.notes, "name or note of a run", "names or notes of runs"),
         (summary.tables, "file of derived tables", "files of derived tables"),
     )
     added = ", ".join(format_count_with_noun(*count) for count in counts if count[0])
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
+
+
+def name_run_and_print(root: PurePath, run: str, name: str | None, note: str | None) -> None:
+    """Give a run the name and the note that are not None, and print both as they are then.
+
+    Raises ``RequestError`` for an unknown run, and for a text that is too long or has hidden characters.
+    """
+    archive = ArchiveStore.open(root)
+    run_id = find_run_id(archive, run)
+    if name is not None or note is not None:
+        run_notes.update_note(archive, run_id, name, note)
+    stored = run_notes.load_note(archive, run_id)
+    console.print_line(f"Run {run_id}: {stored.name or 'no name'}")
+    for line in stored.note.splitlines():
+        console.print_line(f"  {line}")
 
 
 def _format_compaction_summary(summary: CompactionSummary, root: PurePath, remaining: Sequence[UnneededFile]) -> str:

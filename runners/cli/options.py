@@ -258,6 +258,8 @@ def _merge_parameters(command: Callable[..., None], replacement: Callable[..., N
 
 FILLED_PARAMETERS = ("table", "filters", "launch")  # parameters of commands that the decorators here fill
 Launch = Callable[..., None]  # lets Hydra carry out an application with the typed words, and ends the program
+RunName = Annotated[str | None, Option("--name", help="Name of the run, for people; of at most 80 characters.")]
+RunNote = Annotated[str | None, Option("--note", help="Note about the run, for people.")]
 KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an agent forfeits all its games.")]
 
 
@@ -285,7 +287,11 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
         **arguments: Any,
     ) -> None:
         def launch_and_exit(
-            application: Any, words: Sequence[str] | None, play_on_despite_forfeits: bool = False
+            application: Any,
+            words: Sequence[str] | None,
+            play_on_despite_forfeits: bool = False,
+            name: str | None = None,
+            note: str | None = None,
         ) -> None:
             """Let Hydra carry out an application with the typed words, and raise ``typer.Exit`` with its exit code."""
             from runners.config.arguments import parse_arguments
@@ -293,7 +299,9 @@ def add_hydra_options(command: Callable[..., None]) -> Callable[..., None]:
             from runners.terminal.console import format_shell_line
 
             typed = format_shell_line(list_typed_words())
-            command_arguments = parse_arguments(words or [], archive, play_on_despite_forfeits, config_dir or [], typed)
+            command_arguments = parse_arguments(
+                words or [], archive, play_on_despite_forfeits, config_dir or [], typed, name, note
+            )
             raise typer.Exit(run_hydra_command(application, context, command_arguments, multirun, cfg, help))
 
         command(**arguments, launch=launch_and_exit)

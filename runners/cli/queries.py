@@ -166,6 +166,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     ``FailureError`` if the file cannot be written.
     """
     with show_progress_bar_or_notes("writing the report", "games"), open_archive(root) as archive:
+        run_ids = select_requested_or_all_run_ids(archive.archive, run_ids) if run_ids else ()
         page = render_report(archive, _build_condition(archive, where, run_ids), title, run_ids)
     content = page.encode()
     write_file(output, content)
@@ -175,9 +176,9 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
 def _build_condition(archive: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
     """Return the SQL condition for games that belong to the given runs and meet ``where``, or None for all games.
 
-    If ``run_ids`` is empty, the games of all runs qualify. Raises ``RequestError`` for an unknown run.
+    If ``run_ids`` is empty, the games of all runs qualify.
     """
-    run_condition = run_condition_sql(select_requested_or_all_run_ids(archive.archive, run_ids)) if run_ids else None
+    run_condition = run_condition_sql(run_ids) if run_ids else None
     if run_condition is None or where is None:
         return run_condition or where
     return check_and_combine_both_conditions(archive, run_condition, where)

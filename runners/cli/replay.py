@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from analytics.questions.columns import format_short_game_name
-from analytics.store.archive import ArchiveStore, check_record_format
+from analytics.store.archive import ArchiveStore, check_record_format, find_run_id
 from analytics.store.records import OBJECT_TARGET, RunRecord
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
@@ -43,7 +43,8 @@ def replay_and_compare(
     ``FailureError`` for damaged games.
     """
     archive = ArchiveStore.open(root)
-    record = archive.load_requested_run(run_id)
+    run_id = find_run_id(archive, run_id)
+    record = archive.load_run(run_id)
     spec = build_run_spec(check_record_format(record), archive, trusted)
     if not archive.list_effective_ranges(run_id):
         raise RequestError(f"run {run_id} has no games: there is nothing to compare")
@@ -107,6 +108,7 @@ def print_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> in
     """
     with stop_on_signal_then_interrupt_then_exit() as stop, show_progress_bar_or_notes("playing again", "games") as bar:
         record, replay, other_code = replay_and_compare(root, run_id, threads, trusted, stop, bar)
+        run_id = record.run_id
     if other_code:
         print_note(f"the run was played by other code ({other_code})")
     if replay.difference:

@@ -43,7 +43,7 @@ from runners.config.yaml_options import (
 LABEL_PATTERN = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 HYDRA_FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
 PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-TEXT_KEYS = ("root", "dir", "name", "policy", "value", "where")  # keys whose values are never numbers
+TEXT_KEYS = ("root", "dir", "name", "note", "policy", "value", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
 EXPONENT_NUMBER = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
 # Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.
@@ -82,11 +82,13 @@ def parse_arguments(
     keep_going: bool = False,
     config_dirs: Sequence[Path] = (),
     typed: str = "",
+    name: str | None = None,
+    note: str | None = None,
 ) -> CommandArguments:
     """Separate the arguments of a command into agents and settings, and add the settings that its flags stand for.
 
-    ``words`` are the arguments, and ``archive_root`` and ``keep_going`` are the values of flags. ``typed`` is the whole
-    command, which the records of runs quote.
+    ``words`` are the arguments, and ``archive_root``, ``keep_going``, ``name`` and ``note`` are the values of flags.
+    ``typed`` is the whole command, which the records of runs quote.
 
     Raises ``RequestError`` if agents and settings contradict each other.
     """
@@ -100,6 +102,9 @@ def parse_arguments(
         overrides.append(f"archive.root={quote_for_hydra(archive_root)}")
     if keep_going:
         overrides.append("keep_going=true")
+    for key, text in (("name", name), ("note", note)):
+        if text is not None:
+            overrides.append(f"{key}={quote_for_hydra(text)}")
     return CommandArguments(overrides, labels, config_dirs, typed)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.store.files.backend import parse_location
+from analytics.store.run_notes import check_name_and_note
 from quarto.errors import Advice, RequestError, suggest_valid_names
 from quarto.rules import Rules
 from runners.arena.executors.base import Executor, available_cores
@@ -66,7 +67,9 @@ def build_request(
         from runners.config.agent_policies import describe_untrained_agents  # most runs need none
 
         notes += (*describe_untrained_agents(untrained),)
-    return RunRequest(spec, games, threads, storage, cfg.progress, cfg.keep_going, build_executor(cfg), notes)
+    check_name_and_note(cfg.name, cfg.note)
+    executor = build_executor(cfg)
+    return RunRequest(spec, games, threads, storage, cfg.progress, cfg.keep_going, executor, cfg.name, cfg.note, notes)
 
 
 def _build_match_agents(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveOptions) -> tuple[AgentSpec, ...]:

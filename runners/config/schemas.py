@@ -105,6 +105,8 @@ class MatchConfig(PlayConfig):
     games: Annotated[int, Meta(ge=1), find_most_storable_games] = 100000
     opening_plies: OpeningPlies = 0
     keep_going: bool = False
+    name: str | None = None
+    note: str | None = None
 
 
 @dataclass

@@ -43,7 +43,7 @@ from runners.terminal import console
 # Overrides that do not affect what a job returns: folders, the archive, threads, and the number of trials of a study.
 NO_EFFECT_OVERRIDE = re.compile(
     r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress="
-    r"|keep_going=|executor[.=]|ray[.])"
+    r"|keep_going=|name=|note=|executor[.=]|ray[.])"
 )
 # By default the plugin joins any cluster that it finds, reports its start, starts a web server, and limits the memory
 # for objects, which Ray refuses when it joins a cluster.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Unpack
 
@@ -98,6 +98,7 @@ def annotate_games(
     check_solver_memory(settings.megabytes, executor.count_processes_using_local_memory(workers))
     archive = ArchiveStore.open(root)
     runs = select_requested_or_all_run_ids(archive, game_filter.runs)
+    game_filter = replace(game_filter, runs=tuple(runs) if game_filter.runs else ())
     clock = WorkClock()
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)

@@ -1,4 +1,4 @@
-"""Functions that extend an archive or show it: ``annotate``, ``index``, ``serve``."""
+"""Functions that extend an archive or show it: ``annotate``, ``index``, ``name_run``, ``serve``."""
 
 from __future__ import annotations
 
@@ -104,6 +104,37 @@ def index(archive: Location = DEFAULT_ARCHIVE) -> None:
     with take_turn():
         store = ArchiveStore.open(find_archive_root(archive))
         index_and_compact_sums(store, store.list_ids_of_runs_with_games())
+
+
+def name_run(run: Run, name: str | None = None, note: str | None = None, archive: Location = DEFAULT_ARCHIVE) -> None:
+    """Give a run a name and a note for people, as ``qarena archive name`` does.
+
+    Neither changes the run: its id and its games stay as they are.
+
+    Args:
+        run: The run, by its id, by the first digits of its id, or by a result about this run.
+        name: The name, in one line of at most 80 characters. None leaves the present name, and "" removes it.
+        note: The note, of at most 2,000 characters. None leaves the present note, and "" removes it.
+        archive: The archive, its folder or its URL.
+
+    Raises:
+        RequestError: The run does not exist, or a text is too long or has hidden characters.
+        FailureError: The archive cannot be written to.
+
+    Examples:
+        >>> import tempfile, analytics, runners
+        >>> root = tempfile.mkdtemp() + "/archive"
+        >>> match = runners.run("dumb", "random", games=2, progress=False, archive=root, name="first try")
+        >>> runners.name_run(match, note="too few games", archive=root)
+        >>> analytics.open_archive(root).runs().frame.select("name", "note").row(0)
+        ('first try', 'too few games')
+
+    """
+    from analytics.store.archive import ArchiveStore, find_run_id
+    from analytics.store.run_notes import update_note
+
+    store = ArchiveStore.open(find_archive_root(archive))
+    update_note(store, find_run_id(store, to_run_id_text(run)), name, note)
 
 
 def serve(archive: Location = DEFAULT_ARCHIVE, host: str = "127.0.0.1", port: int = 8000) -> None:

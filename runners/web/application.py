@@ -13,11 +13,18 @@ from starlette.staticfiles import StaticFiles
 from runners.config.yaml_options import search_user_folders
 from runners.web import archive_pages, insight_pages, sql_page
 from runners.web.analyse import pages as analyse
-from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
+from runners.web.archive_reader import (
+    ArchiveService,
+    NothingToReadError,
+    ShortRunIdError,
+    opening_or_empty_archive_page,
+    redirect_to_full_run_ids,
+)
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import pages as play
 from runners.web.puzzles import exercise_pages
 from runners.web.puzzles import pages as puzzles
+from runners.web.runs import pages as run_pages
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
 ROUTERS = (
@@ -27,6 +34,7 @@ ROUTERS = (
     analyse.router,
     insight_pages.router,
     archive_pages.router,
+    run_pages.router,
     sql_page.router,
 )
 
@@ -39,6 +47,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
     async def search_config_folder_and_close_site(_app: FastAPI) -> AsyncIterator[None]:
         """Let Hydra and Python search the user's folder while the application runs; then close the site."""
         with search_user_folders([settings.config_dir] if settings.config_dir else []):
+            site.get_or_create_service(ArchiveService).prepare(archive_pages.prepare_first_pages)
             yield
         site.close()
 
@@ -53,6 +62,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
     app.state.site = site
     add_error_pages(app)
     app.add_exception_handler(NothingToReadError, opening_or_empty_archive_page)
+    app.add_exception_handler(ShortRunIdError, redirect_to_full_run_ids)
     app.add_middleware(SecurityMiddleware, settings=settings)  # added last, so that it wraps all other middleware
     app.get("/")(first_page)
     for router in ROUTERS:

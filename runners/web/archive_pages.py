@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,7 +15,6 @@ from analytics.questions.columns import Table, format_elo
 from analytics.questions.pairings import resolve_shown_agent_label
 from analytics.questions.ranking import RANKING_RULE
 from analytics.questions.ratings import Ratings
-from analytics.questions.run_comparison import compare_runs
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.report.rendering import render_template
@@ -26,51 +25,23 @@ from runners.web.archive import games, runs, sections, sweeps, urls
 from runners.web.archive.agents import rate_agents
 from runners.web.archive.archive_page import ArchivePage, FormField
 from runners.web.archive.policies import build_policies_table, build_policy_page
+from runners.web.archive.snapshots import ArchiveSnapshot
 from runners.web.archive_reader import (
+    ARCHIVE_TEMPLATE,
     ROWS_PER_PAGE,
     NothingToReadError,
     ReaderDependency,
+    list_all_rules_and_agent_names,
     open_reader,
     parse_number_or_default,
     parse_zero_or_one_run_id,
 )
 from runners.web.page_rendering import find_error_status
+from runners.web.runs.columns import build_brief_runs_table
 
 router = APIRouter()
 
-ARCHIVE_TEMPLATE = "browse.html"
 FIGURES_PER_PAGE = 4  # the largest figures of a section take 30 kB and 0.1 s each
-
-
-@router.get(urls.BROWSE)
-def runs_page(
-    reader: ReaderDependency,
-    rules: str = "",
-    agent: str = "",
-    status: str = "",
-    text: str = "",
-    order: str = runs.ORDERS[0],
-) -> Response:
-    """List the runs that match the filters."""
-    run_filter = RunFilter(GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
-    rows, total, names = (
-        reader.compute_once(_select_runs, run_filter),
-        len(reader.run_rows),
-        reader.rules_and_agent_names,
-    )
-    pager = reader.build_pager(len(rows))
-    filters = (
-        FormField("rules", "Rules", rules, "any rules", names.rules),
-        FormField("agent", "Agent", agent, "any", kind="agent"),
-        FormField("status", "Status", status, "any status", runs.RUN_STATUSES),
-        FormField("text", "Search", text, "id or part of a name"),
-        FormField("order", "Order", order, options=runs.ORDERS),
-    )
-    table = reader.compute_once(_build_runs_table, run_filter, order, pager["at"])
-    games = format_count_with_noun(sum(row.games for row in rows), "game")
-    summary = f"{len(rows):,} of {format_count_with_noun(total, 'run')}, with {games}"
-    list_page = _build_list_page("Runs", table, "No run meets these filters.", {"Show all runs": urls.BROWSE})
-    return reader.render_page(ARCHIVE_TEMPLATE, page=list_page, filters=filters, summary=summary, compare=True, **pager)
 
 
 def _build_list_page(
@@ -79,25 +50,6 @@ def _build_list_page(
     """Build the page of a list; if the list is empty, a notice and links take its place."""
     return (
         ArchivePage(title, parts=[table]) if table.text_rows else ArchivePage(title, links=links, parts=[empty_notice])
-    )
-
-
-class RunFilter(NamedTuple):
-    """The filters of the list of runs."""
-
-    games: GameFilter
-    status: str
-    text: str
-
-
-def _select_runs(opened: OpenArchive, run_filter: RunFilter) -> list[runs.RunRow]:
-    return runs.select_runs(runs.list_runs(opened), *run_filter)
-
-
-def _build_runs_table(opened: OpenArchive, run_filter: RunFilter, order: str, page_number: int) -> Table:
-    ordered = runs.sort_runs(opened, _select_runs(opened, run_filter), order)
-    return runs.build_runs_table(
-        opened, ordered[ROWS_PER_PAGE * (page_number - 1) : ROWS_PER_PAGE * page_number], f"Runs, by {order}"
     )
 
 
@@ -115,7 +67,7 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
         reader = open_reader(request)
         rules = reader.default_rules
         rows = reader.run_rows[:LATEST_ROWS]
-        table = reader.compute_once(_build_latest_runs_table)
+        table = reader.compute_once(build_latest_runs_table)
         ratings = reader.compute_once(rate_agents, rules)
         running = next((row for row in rows if row.status == "running"), None)
         standings = reader.compute_once(sections.build_crosstable_if_tournament, running.run_id) if running else []
@@ -152,26 +104,18 @@ def _build_best_ranked_agents_view(ratings: Ratings | None, linkable_labels: Col
     return {"rated": True, "best": rows, "ranking_note": note[0].upper() + note[1:]}
 
 
-def _build_latest_runs_table(opened: OpenArchive) -> Table:
-    return runs.build_runs_table(opened, runs.list_runs(opened)[:LATEST_ROWS], "Latest runs", brief=True)
+def prepare_first_pages(snapshot: ArchiveSnapshot) -> None:
+    """Compute what the home page and the list of runs show, so that the first visitor need not wait for it."""
+    rows = snapshot.compute_once(runs.list_runs)
+    snapshot.compute_once(build_latest_runs_table)
+    rules = snapshot.compute_once(list_all_rules_and_agent_names).rules
+    if rows and rules:
+        snapshot.compute_once(rate_agents, rules[0])
 
 
-@router.get("/browse/runs/{run_id}")
-def run_page(reader: ReaderDependency, run_id: str) -> Response:
-    """Show the properties and the results of a run."""
-    return reader.render_page(ARCHIVE_TEMPLATE, page=reader.compute_once(sections.build_run_page, run_id))
-
-
-@router.get("/browse/compare")
-def comparison_page(reader: ReaderDependency, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
-    """Compare the first of the given runs with each of the others."""
-    comparison = reader.compute_once(compare_runs, run)
-    links = {f"Run {run_id}": urls.run_url(run_id) for run_id in comparison.runs}
-    lead = f"Each is compared with the first one, {comparison.runs[0]}."
-    return reader.render_page(
-        ARCHIVE_TEMPLATE,
-        page=ArchivePage("Runs compared", lead, links, [*comparison.agent_match_notes, *comparison.tables]),
-    )
+def build_latest_runs_table(opened: OpenArchive) -> Table:
+    """Build the table of the latest runs for the home page."""
+    return build_brief_runs_table(opened, runs.list_runs(opened, LATEST_ROWS), "Latest runs")
 
 
 @router.get("/browse/games")
@@ -194,7 +138,6 @@ def games_page(
         games_list = reader.compute_once(_list_games, game_filter, result, order, parse_number_or_default(page, 1))
     except RequestError as raised:
         error, status = raised.for_command_line, find_error_status(raised)
-    reader.snapshot.failed |= bool(games_list.damaged)
     filters = (
         FormField("agent", "Agent", agent, "any", kind="agent"),
         FormField("opponent", "Opponent", opponent, "any", kind="agent"),
@@ -213,15 +156,17 @@ def games_page(
     if error:
         list_page, summary = ArchivePage("Games"), ""
     pager = reader.build_pager(games_list.total, games.ROWS_PER_PAGE)
-    damaged = (*reader.snapshot.damaged, *games_list.damaged)
+    if games_list.damaged and list_page.parts[:1] != [games_list.table]:
+        list_page = replace(list_page, parts=["The games of these runs cannot be read."])
+    list_page = replace(list_page, left_out=games_list.damaged)
     return reader.render_page(
         ARCHIVE_TEMPLATE,
         status,
+        arranges=pager["pages"] == 1,
         page=list_page,
         filters=filters,
         error=error,
         summary=summary,
-        damaged=damaged,
         **pager,
     )
 

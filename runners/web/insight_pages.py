@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -89,7 +89,7 @@ def _answer_or_name_damage(
 
 
 def _render_questions(
-    reader: ArchiveReader, views: Sequence[QuestionView], status: int = 200, **values: object
+    reader: ArchiveReader, views: Sequence[QuestionView], status: int = 200, **values: Any
 ) -> Response:
     has_pending = any(view.section is None for view in views)
     common_values = {"lead": "", "links": NO_LINKS, "refresh": RELOAD_SECONDS if has_pending else None}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from copy import copy
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, policy_folde
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLE_SCHEMAS
-from analytics.store.snapshot import Snapshot
+from analytics.store.snapshot import Snapshot, SnapshotMemory
 from analytics.tables.derived.decisions import DECISIONS_TABLE
 from analytics.tables.derived.definitions import (
     DERIVED_TABLES,
@@ -79,12 +80,13 @@ class ArchiveFiles:
     Any number of threads may use this object.
     """
 
-    def __init__(self, root: PurePath, check: bool = True) -> None:
+    def __init__(self, root: PurePath, check: bool = True, memory: SnapshotMemory | None = None) -> None:
         """List the files of the archive at ``root``; if ``check`` is set, verify that no games have been lost.
 
+        ``memory`` has what earlier snapshots of the archive have read. What has not changed is not read again.
         Raises the errors of ``OpenArchive``.
         """
-        self.archive = Snapshot(ArchiveStore.open(root).root)
+        self.archive = Snapshot(ArchiveStore.open(root).root, memory)
         self._current_backend = find_backend(self.archive.root)  # sees the archive as it is now, not as it was listed
         self._check = check
         self.record_failures: dict[str, FailureError] = {}  # by run; a question about the run's games may meet one
@@ -98,6 +100,12 @@ class ArchiveFiles:
             with suppress(FailureError):  # a damaged record fails the views that need it
                 record = self.archive.find_run(run_id)
             check_nothing_lost(self.archive, run_id, record)
+
+    def without_runs(self, run_ids: Collection[str]) -> ArchiveFiles:
+        """Return a copy that lacks the files of these runs."""
+        copied = copy(self)
+        copied.archive, copied.record_failures = self.archive.without_runs(run_ids), {}
+        return copied
 
     @property
     def folders_of_all_tables(self) -> list[PurePath]:

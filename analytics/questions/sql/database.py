@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -33,7 +33,7 @@ from analytics.questions.sql.syntax import SELECT_KINDS, ParsedQuery, parse_quer
 from analytics.questions.sql.vocabulary import check_vocabulary
 from analytics.store.marker import VerifiableFile, warn_at_first_use_of_foreign_archive
 from analytics.store.schema import TABLE_SCHEMAS
-from analytics.store.snapshot import Snapshot
+from analytics.store.snapshot import Snapshot, SnapshotMemory
 from analytics.store.texts import format_count_with_noun
 from analytics.tables.derived.boards import ORDERED_PLIES
 from quarto.errors import ArenaError, FailureError, RequestError, suggest_valid_names
@@ -69,7 +69,12 @@ class OpenArchive:
     """
 
     def __init__(
-        self, root: PurePath, limits: QueryLimits = NO_LIMITS, check: bool = True, vocabulary_only: bool = False
+        self,
+        root: PurePath,
+        limits: QueryLimits = NO_LIMITS,
+        check: bool = True,
+        vocabulary_only: bool = False,
+        memory: SnapshotMemory | None = None,
     ) -> None:
         """Open the archive at ``root``.
 
@@ -80,6 +85,7 @@ class OpenArchive:
                 checksum before the first query that reads it, once per machine (see ``ArchiveFiles.check_files``).
             vocabulary_only: Whether to restrict queries to the views and the macros of ``docs/sql.md``. This is
                 necessary for queries from untrusted users.
+            memory: What was read when the archive was opened before. What has not changed is not read again.
 
         Raises:
             RequestError: ``root`` is not an archive.
@@ -91,6 +97,7 @@ class OpenArchive:
         self._check = check
         self._vocabulary_only = vocabulary_only
         self._connection: Connection | None = None
+        self._memory = SnapshotMemory() if memory is None else memory
         self.refresh()
         if check:
             warn_at_first_use_of_foreign_archive(root)
@@ -98,7 +105,7 @@ class OpenArchive:
     def refresh(self) -> None:
         """Update the content to the present state of the archive. Raises the errors of opening an archive."""
         self.close()
-        self.files = ArchiveFiles(self._root, self._check)
+        self.files = ArchiveFiles(self._root, self._check, self._memory)
 
     def _connect(self) -> Connection:
         _check_not_forked()
@@ -159,6 +166,15 @@ class OpenArchive:
         """
         copied = copy(self)
         copied._connection = None
+        return copied
+
+    def without_runs(self, run_ids: Collection[str]) -> Self:
+        """Return a copy that lacks these runs, such as runs with damaged files.
+
+        The copy has a connection of its own, and is closed separately.
+        """
+        copied = self.fork()
+        copied.files = self.files.without_runs(run_ids)
         return copied
 
     def stream(self, text: str, write: RowConsumer, exact: bool = True) -> None:

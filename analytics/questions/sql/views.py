@@ -401,8 +401,8 @@ def parse_setting(text: str) -> bool | int | float | str | None:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
-    ranges = archive.list_effective_ranges(record.run_id)
+def _build_run_row(archive: Snapshot, record: RunRecord) -> Row:
+    ranges, note = archive.list_effective_ranges(record.run_id), archive.find_note(record.run_id)
     return {
         "run_id": record.run_id,
         "created": datetime.fromisoformat(record.created).replace(tzinfo=None),
@@ -420,6 +420,8 @@ def _build_run_row(archive: ArchiveStore, record: RunRecord) -> Row:
         "code_fingerprint": record.code.get("fingerprint"),
         "command": record.command,
         "seconds": record.seconds,
+        "name": note.name or None,
+        "note": note.note or None,
     }
 
 

@@ -14,7 +14,7 @@ import re
 import shlex
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -268,6 +268,14 @@ class Backend(ABC):
         """Return the status of each file directly in a folder, keyed by name."""
         files = self.list_files_below(folder).items()
         return {path.name: status for path, status in files if path.parent == folder}
+
+    def list_folder_versions(self, folder: PurePath) -> Mapping[str, Hashable]:
+        """Return a value for each folder directly in a folder that differs if entries were added, replaced or removed.
+
+        A folder is left out if nothing tells whether it will change, as in object stores, which have no folders.
+        """
+        del folder
+        return {}
 
     @abstractmethod
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:

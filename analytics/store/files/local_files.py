@@ -12,7 +12,7 @@ import io
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath
@@ -34,6 +34,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
 }
+UNSETTLED_SECONDS = 2.0  # after a change, a folder may change again without another time of change
 WRITE_ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
 
@@ -278,6 +279,17 @@ class LocalBackend(Backend):
                     if entry.is_file(follow_symlinks=False):
                         statuses[entry.name] = _status_from_stat(entry.stat(follow_symlinks=False))
         return statuses
+
+    def list_folder_versions(self, folder: PurePath) -> Mapping[str, Hashable]:
+        versions: dict[str, Hashable] = {}
+        latest = time.time() - UNSETTLED_SECONDS
+        with self._scan_folder(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode) and status.st_mtime < latest:
+                        versions[entry.name] = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        return versions
 
     def list_files_below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """Return the status of each file in a folder and its subfolders, keyed by path.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, structs
 
-from analytics.store import policy_cards, policy_store, sprt_verdicts
+from analytics.store import policy_cards, policy_store, run_notes, sprt_verdicts
 from analytics.store.archive import GAMES_FOLDER, ArchiveStore, has_requested_units
 from analytics.store.files.backend import explain_errors
 from analytics.store.policy_cards import PolicyCard
@@ -55,6 +55,7 @@ class MergeSummary:
     games: int = 0
     policies: int = 0
     verdicts: int = 0
+    notes: int = 0  # names and notes of runs
     jobs: int = 0  # of sweeps
     tables: int = 0  # files of derived tables
 
@@ -129,6 +130,7 @@ def _merge_run(
             sprt_verdicts.write_verdict_and_list_in_run(target, verdict)
             summary.verdicts += 1
     target.update_run_and_unit_count(run_id, lambda there: there and _compute_merged_record(there, record, target))
+    summary.notes += run_notes.copy_later_note(source, target, run_id)
 
 
 def _compute_merged_record(target_record: RunRecord, record: RunRecord, target: ArchiveStore) -> RunRecord:

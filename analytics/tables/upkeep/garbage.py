@@ -200,7 +200,7 @@ FOLDERS = (*TABLE_FOLDERS, "runs", "sweeps", policy_cards.FOLDER, sprt_verdicts.
 # Paths inside an archive, of the records of runs, tests and sweeps, and of locks.
 RUN_FOLDER_PATTERN = rf"run={RUN_ID.pattern}"
 RECORD_PATH = re.compile(
-    rf"{re.escape(MARKER_NAME)}|runs/{RUN_ID.pattern}\.(json|writer)"
+    rf"{re.escape(MARKER_NAME)}|runs/{RUN_ID.pattern}\.(json|writer|note\.json)"
     rf"|{sprt_verdicts.FOLDER}/{RUN_FOLDER_PATTERN}/{sprt_verdicts.VERDICT_ID.pattern}\.json"
     r"|sweeps/[^/]+/\d+\.json"
 )

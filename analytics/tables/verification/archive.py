@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 import polars as pl
 
-from analytics.store import policy_cards, policy_store, sprt_verdicts
+from analytics.store import policy_cards, policy_store, run_notes, sprt_verdicts
 from analytics.store.archive import (
     FORMAT_REMEDY,
     GAMES_FOLDER,
@@ -99,6 +99,7 @@ def _verify_runs_sweeps_and_policies(
             else:
                 verification.ranges += len(ranges)
                 _verify_run(archive, record, ranges, verification, on_games)
+    verification.problems += _verify_notes(archive)
     verification.problems += _verify_sweep_jobs_are_complete(archive)
     verification.problems += _verify_runs_of_verdicts_and_jobs(archive)
     verification.problems += [Problem(path, fault) for path, fault in policy_store.list_folders_without_card(archive)]
@@ -238,6 +239,18 @@ def _verify_runs_of_verdicts_and_jobs(archive: ArchiveStore) -> Iterator[Problem
             run_id = load_sweep_job(archive, path).run_id
             if run_id is not None and run_id not in recorded:
                 yield Problem(path, f"its run {run_id} is gone: {GONE_REMEDY}")
+
+
+def _verify_notes(archive: ArchiveStore) -> Iterator[Problem]:
+    """Yield a problem for each file with the name and the note of a run that is damaged, or whose run has no record."""
+    recorded = {*archive.list_recorded_run_ids()}
+    for run_id in run_notes.list_ids_of_runs_with_notes(archive):
+        if run_id not in recorded:
+            yield Problem(run_notes.note_path(archive, run_id), "its run has no record")
+        try:
+            run_notes.load_note(archive, run_id)
+        except FailureError as error:
+            yield Problem(run_notes.note_path(archive, run_id), str(error))
 
 
 def _verify_sweep_jobs_are_complete(archive: ArchiveStore) -> Iterator[Problem]:

@@ -22,6 +22,14 @@ class FormField(NamedTuple):
     kind: str = "text"  # text, agent, checkbox, number, or whole: a text as wide as the form
 
 
+class NameForm(NamedTuple):
+    """The form in which a run gets a name and a note."""
+
+    action: str  # its address
+    name: str = ""
+    note: str = ""
+
+
 @dataclass(frozen=True)
 class ArchivePage:
     """The content of a page about the archive, from top to bottom.
@@ -34,3 +42,5 @@ class ArchivePage:
     links: Mapping[str, str] = field(default_factory=dict)  # addresses by name, the most useful one first
     parts: Sequence[Table | Figure | Result | str] = ()  # a text is shown as a notice
     pieces: bool = False  # the page shows pictures of pieces
+    left_out: Sequence[str] = ()  # a line for each damaged file of which the page leaves out the run
+    name_form: NameForm | None = None  # of the run that the page is about

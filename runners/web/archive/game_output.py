@@ -103,7 +103,9 @@ def output_game(root: PurePath, reference: str, run: str | None, output: TableOu
         game = load_logged_game(opened, run_id, game_id)
         judgements = logged_games.read_judgements(opened, run_id, game_id)
         evaluations = logged_games.read_evaluations(opened, run_id, game_id)
+        name = opened.archive.find_note(run_id).name
     title = f"Game {format_short_game_name(run_id, game_id)}: {_describe_players(game)}; {game.record.rules.name} rules"
+    title += f"; run {name!r}" if name else ""
     if animate:
         moving = render_animated_game_svg(logged_games.replay_game_after_each_ply(game)[-1], game.agents, title)
         write_file(output.path or Path(STANDARD_STREAM), moving.encode())

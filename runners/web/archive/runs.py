@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from analytics.questions.columns import (
     Cell,
-    ResultColumn,
     Table,
     format_count,
     format_duration,
-    format_percent,
     format_plies,
     link_column,
     number_column,
     pairing_columns,
     property_columns,
-    text_column,
 )
-from analytics.questions.pairings import PairingResult, load_results, load_results_by_run, pairings_frame
+from analytics.questions.pairings import PairingResult, load_results, pairings_frame
 from analytics.questions.selection import GameFilter
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import GAMES_FOLDER, unknown_run_error
+from analytics.store.ranges import parse_file_names
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.web.archive import urls
 
-MAX_AGENTS = 4  # named in a row
 SILENT_SECONDS = 300.0  # without a new file, after which a run no longer counts as running
 RUN_STATUSES = ("complete", "running", "interrupted")
 
@@ -41,6 +37,9 @@ class RunRow(NamedTuple):
     record: RunRecord
     games: int  # number of games in the archive
     last_written: float = 0.0  # when the newest file of a running run was written, in seconds since 1970
+    games_a_second: float | None = None  # of a running run, since it was begun or continued; None: not known
+    name: str = ""
+    note: str = ""
 
     @property
     def run_id(self) -> str:
@@ -94,30 +93,53 @@ def select_runs(
 ) -> list[RunRow]:
     """Return the runs that may contain games that match a filter.
 
-    If ``status`` is given, only runs with this status are returned. If ``search_text`` is given, the run's id or the
-    label of one of its agents must contain this text.
+    If ``status`` is given, only runs with this status are returned. If ``search_text`` is given, the run's id, its
+    name, its note or the label of one of its agents must contain this text.
     """
     return [
         row
         for row in rows
         if status in ("", row.record.status)
-        and (not search_text or any(search_text.lower() in text.lower() for text in (row.run_id, *row.agents)))
+        and (
+            not search_text
+            or any(search_text.lower() in text.lower() for text in (row.run_id, row.name, row.note, *row.agents))
+        )
         and game_filter.can_match_run(row.record)
     ]
 
 
-def list_runs(opened: OpenArchive) -> tuple[RunRow, ...]:
-    """Return the rows of all runs, with the newest first. Raises ``FailureError`` for a damaged record."""
-    return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()))
+def list_runs(opened: OpenArchive, most: int | None = None) -> tuple[RunRow, ...]:
+    """Return the rows of the ``most`` newest runs, or of all runs, with the newest first.
+
+    Raises ``FailureError`` for a damaged record.
+    """
+    return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()[-(most or 0) :]))
 
 
 def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
     """Build the row that shows a run in a list, from the run's record and files."""
     games = opened.archive.count_games(record.run_id)
-    if record.status != "running":
-        return RunRow(record, games)
-    written = [status.modified for status in opened.archive.list_file_statuses(GAMES_FOLDER, record.run_id).values()]
-    return RunRow(record, games, max([*written, datetime.fromisoformat(record.created).timestamp()]))
+    note = opened.archive.find_note(record.run_id)
+    row = RunRow(record, games, name=note.name, note=note.note)
+    return row if record.status != "running" else _add_progress(opened, row)
+
+
+def _add_progress(opened: OpenArchive, row: RunRow) -> RunRow:
+    """Return the row of a run that is being played, with the time of its newest file and its pace.
+
+    The record was written when the run was begun or continued, so the files since then tell the pace.
+    """
+    archive, run_id = opened.archive, row.run_id
+    statuses = archive.list_file_statuses(GAMES_FOLDER, run_id)
+    last_written = max(
+        [*(status.modified for status in statuses.values()), datetime.fromisoformat(row.record.created).timestamp()]
+    )
+    record_status = archive.backend.status(archive.run_record_path(run_id))
+    started = record_status.modified if record_status else last_written
+    new_files = parse_file_names(name for name, status in statuses.items() if status.modified > started)
+    games = sum(file.units for file in new_files) * row.record.unit_line.games_a_pair
+    pace = games / (last_written - started) if games and last_written > started else None
+    return row._replace(last_written=last_written, games_a_second=pace)
 
 
 def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
@@ -146,60 +168,6 @@ def list_rules_and_agent_names(rows: Iterable[RunRow]) -> FilterNames:
         counts[row.rules] = counts.get(row.rules, 0) + row.games
         agents.update(row.agents)
     return FilterNames(tuple(sorted(counts, key=lambda name: (-counts[name], name))), tuple(sorted(agents)))
-
-
-def build_agents_cell(row: RunRow) -> Cell:
-    """Build the table cell with the first agents of a run, each linked to its page, and the number of other agents."""
-    first_agents, more = row.agents[:MAX_AGENTS], len(row.agents) - MAX_AGENTS
-    parts = tuple(Cell(agent, link=urls.agent_url(agent, row.rules)) for agent in first_agents)
-    return Cell(f"{more} more" if more > 0 else "", parts=parts)
-
-
-ORDERS = ("newest", "most games", "first agent's score")
-
-
-def sort_runs(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
-    """Return the runs sorted by ``order``, which is one of ``ORDERS``. Raises ``RequestError`` for any other order."""
-    if order not in ORDERS:
-        raise RequestError(f"an order is one of {', '.join(ORDERS)}")
-    if order == ORDERS[1]:
-        return sorted(rows, key=lambda row: -row.games)
-    if order == ORDERS[0]:
-        return [*rows]
-    scores = {
-        row.run_id: score or 0.0
-        for row, score in zip(rows, compute_first_agent_match_scores(opened, rows), strict=True)
-    }
-    return sorted(rows, key=lambda row: -scores[row.run_id])
-
-
-def compute_first_agent_match_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
-    """Compute the score of the first agent in each run, from 0 to 1.
-
-    The score is None for a tournament and for a run without games.
-    """
-    matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
-    results = load_results_by_run(opened.archive, matches)
-    return [results[row.run_id][0].score.mean if row.run_id in results else None for row in rows]
-
-
-def build_runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
-    """Build a table of runs. If ``brief`` is true, the table has only the most important columns."""
-    names = [Cell(row.run_id, link=urls.run_url(row.run_id), code=True) for row in rows]
-    columns = [
-        text_column("run", names if brief else [replace(name, checkbox=name.text) for name in names]),
-        text_column("agents", [build_agents_cell(row) for row in rows]),
-        number_column("first one's score, %", compute_first_agent_match_scores(opened, rows), format_percent),
-        ResultColumn("games", [row.games_text for row in rows]),
-    ]
-    if not brief:
-        columns += [
-            text_column("rules", [row.rules for row in rows]),
-            number_column("imposed plies", [row.record.spec["opening_plies"] for row in rows]),
-            text_column("begun (UTC)", [row.start_and_status_text for row in rows]),
-            text_column("", ["training" if row.record.training else "" for row in rows]),
-        ]
-    return Table(caption, columns)
 
 
 MAX_PAIRINGS = 100  # rows of the table of results

@@ -1,4 +1,4 @@
-"""Pages of a run, and sections of the report about the games of some runs, one section on each page."""
+"""Sections of the report about the games of some runs, one section on each page."""
 
 from __future__ import annotations
 
@@ -22,22 +22,12 @@ from analytics.report.page import find_subject
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.store.records import RunRecord
-from analytics.store.texts import format_count_with_noun
 from quarto.errors import RequestError
 from runners.web.archive import urls
-from runners.web.archive.archive_page import ArchivePage
-from runners.web.archive.runs import build_run_row, build_run_tables, find_run_record, select_records_or_raise
+from runners.web.archive.runs import find_run_record, select_records_or_raise
 
 MAX_MISTAKES = 25  # rows of the list of mistakes
 MAX_OF_A_KIND = 2  # rows for an agent, a kind of decision and a ply, unless one ply is selected
-
-
-def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
-    """Build the page of a run with its results and properties. Raises ``NotFoundError`` if there is no such run."""
-    row = build_run_row(opened, find_run_record(opened, run_id))
-    lead = f"{format_count_with_noun(row.games, 'game')} by {row.record.rules.name} rules"
-    parts = [*build_crosstable_if_tournament(opened, run_id), *build_run_tables(opened, row)]
-    return ArchivePage(f"Run `{run_id}`", lead, parts=parts)
 
 
 def build_crosstable_if_tournament(opened: OpenArchive, run_id: str) -> list[Table]:

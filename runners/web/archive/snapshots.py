@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import weakref
@@ -19,7 +20,9 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.query_execution import QueryLimits
 from analytics.store import marker
 from analytics.store.files.local_files import LocalBackend
-from quarto.errors import ArenaError, FailureError
+from analytics.store.records import RUN_ID
+from analytics.store.snapshot import SnapshotMemory
+from quarto.errors import ArenaError, FailureError, RequestError
 
 CONNECTIONS = 3  # requests that can be answered at the same time
 QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each connection
@@ -30,6 +33,9 @@ REOPEN_WAIT_SECONDS = 1.5  # that a reader waits for a changed archive, before t
 REMOTE_SECONDS = 60.0  # between two openings of an archive in object storage
 MAX_ANSWERS = 128  # kept for each snapshot
 MAX_WAITING = 20  # readers; more would leave no thread to send answers that are kept
+
+MAX_DAMAGED_RUNS = 20  # that an answer leaves out; with more, the archive as a whole is damaged
+_RUN_FOLDER = re.compile(rf"run=({RUN_ID.pattern})\b")  # in the path of a damaged file
 
 ResultT = TypeVar("ResultT")
 Stamp = tuple[Any, ...]
@@ -67,17 +73,20 @@ class BusyError(FailureError):
 class ArchiveSnapshot:
     """An archive in the state in which it was opened, without the runs whose records are damaged."""
 
-    def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
-        """Open the archive.
+    def __init__(
+        self, root: PurePath, limits: QueryLimits = QUERY_LIMITS, memory: SnapshotMemory | None = None
+    ) -> None:
+        """Open the archive; what ``memory`` has from earlier snapshots and has not changed is not read again.
 
         Raises ``RequestError`` if the archive does not exist, and ``FailureError`` if it has lost games.
         """
         self.stamp = read_archive_stamp(root)
         started = time.monotonic()
-        opened = OpenArchive(root, limits)
+        opened = OpenArchive(root, limits, memory=memory)
         self.seconds = time.monotonic() - started  # that opening the archive took
-        self.damaged = opened.archive.drop_damaged_runs_and_list_messages()  # a line for each damaged record
-        self.runs = len(opened.archive.list_recorded_run_ids())
+        # A line for each damaged record, and for each damaged name of a run.
+        self.damaged = [*opened.archive.drop_damaged_runs_and_list_messages(), *opened.archive.list_damaged_notes()]
+        self.run_ids = opened.archive.list_recorded_run_ids()
         self.failed = bool(self.damaged)  # a damaged file may be repaired at any time
         self._free: LifoQueue[OpenArchive] = (
             LifoQueue()
@@ -86,6 +95,7 @@ class ArchiveSnapshot:
         for connection in reversed(connections):
             self._free.put(connection)
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
+        self._left_out: dict[Hashable, tuple[str, ...]] = {}
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
         self._waiting = threading.BoundedSemaphore(MAX_WAITING)
@@ -136,12 +146,20 @@ class ArchiveSnapshot:
             if key in self._answers:
                 return self._get_kept_answer_and_mark_used(key)  # type: ignore[no-any-return]
         with self._borrow_connection() as opened:
-            answer = compute(opened, *arguments)
+            answer, left_out = compute_without_damaged_runs(opened, compute, arguments)
         with self._lock:
             self._answers[key] = answer
+            self._left_out[key] = left_out
+            self.failed |= bool(left_out)
             while len(self._answers) > MAX_ANSWERS:
-                self._locks.pop(self._answers.popitem(last=False)[0], None)
+                oldest_key = self._answers.popitem(last=False)[0]
+                self._locks.pop(oldest_key, None)
+                self._left_out.pop(oldest_key, None)
         return answer
+
+    def list_left_out(self, compute: Callable[..., object], *arguments: Hashable) -> tuple[str, ...]:
+        """List a line for each run that a kept answer leaves out because a file of the run is damaged."""
+        return self._left_out.get((compute, arguments), ())
 
     @contextmanager
     def _borrow_connection(self) -> Iterator[OpenArchive]:
@@ -157,6 +175,34 @@ class ArchiveSnapshot:
     def close(self) -> None:
         """Free the memory and the temporary files of the snapshot."""
         self._finalizer()
+
+
+def compute_without_damaged_runs(
+    opened: OpenArchive, compute: Callable[..., ResultT], arguments: Sequence[Hashable]
+) -> tuple[ResultT, tuple[str, ...]]:
+    """Return ``compute(opened, *arguments)``, and a line for each run that it leaves out.
+
+    A run is left out if ``compute`` met a damaged file of it. Raises the errors of ``compute``; if it raises a
+    ``RequestError`` because a run is left out, the error about the damaged file is raised instead.
+    """
+    damaged: dict[str, FailureError] = {}
+    sound = opened
+    while True:
+        try:
+            return compute(sound, *arguments), tuple(error.for_command_line for error in damaged.values())
+        except FailureError as error:
+            named = _RUN_FOLDER.search(str(error))
+            if named is None or named[1] in damaged or len(damaged) == MAX_DAMAGED_RUNS:
+                raise
+            damaged[named[1]] = error
+        except RequestError as error:
+            if damaged:
+                raise next(iter(damaged.values())) from error
+            raise
+        finally:
+            if sound is not opened:
+                sound.close()
+        sound = opened.without_runs(damaged)
 
 
 def _build_busy_error() -> BusyError:
@@ -181,21 +227,29 @@ class SnapshotService:
     def __init__(self, root: PurePath, limits: QueryLimits = QUERY_LIMITS) -> None:
         self._root = root
         self._limits = limits
+        self._memory = SnapshotMemory()
         self._snapshot: ArchiveSnapshot | None = None
         self._error: ArenaError | None = None
         self._opening: threading.Thread | None = None
         self._last_checked = 0.0
         self._lock = threading.Lock()
 
-    def load_snapshot(self) -> ArchiveSnapshot | None:
+    def expect_change(self) -> None:
+        """Look at the archive again when the next snapshot is requested, because this process has changed it."""
+        with self._lock:
+            self._last_checked = 0.0
+
+    def load_snapshot(self, until_open: bool = False) -> ArchiveSnapshot | None:
         """Return the current snapshot of the archive or, if opening a changed archive takes long, the previous one.
+
+        If ``until_open`` is true, the caller waits however long it takes.
 
         Return None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
         and ``StillOpeningError`` while the archive is being opened for the first time.
         """
         opening = self._start_or_find_opening_if_changed()
         if opening is not None:
-            opening.join(REOPEN_WAIT_SECONDS)
+            opening.join(None if until_open else REOPEN_WAIT_SECONDS)
         with self._lock:
             if self._snapshot is None and self._error is not None:
                 raise self._error
@@ -232,8 +286,8 @@ class SnapshotService:
         content, error = None, None
         try:
             if marker.read_marker_content(self._root) is not None:
-                content = ArchiveSnapshot(self._root, self._limits)
-                if not content.runs and not content.damaged:
+                content = ArchiveSnapshot(self._root, self._limits, self._memory)
+                if not content.run_ids and not content.damaged:
                     content.close()
                     content = None
         except ArenaError as raised:

@@ -26,6 +26,11 @@ def run_url(run_id: str) -> str:
     return f"{BROWSE}/runs/{run_id}"
 
 
+def run_name_url(run_id: str) -> str:
+    """Return the address that takes the form with a run's name and note."""
+    return f"{BROWSE}/runs/{run_id}/name"
+
+
 def agent_url(agent: str, rules: str = "") -> str:
     """Return the address of an agent's page, limited to the rules called ``rules`` unless ``rules`` is ""."""
     return build_url(f"{BROWSE}/agent", {"agent": agent, "rules": rules})

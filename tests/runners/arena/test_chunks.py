@@ -205,3 +205,17 @@ def test_what_is_left_is_written_unless_something_failed(
     with pytest.raises(type(error)):
         fail(RangeWriter(experiment, 0))
     assert len(list_files(experiment)) == file_count
+
+
+def test_first_games_are_written_early_and_later_ones_at_doubling_intervals(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("runners.arena.experiment.time.monotonic", lambda: now[0])
+    writer = RangeWriter(experiment, 0, begun=100.0)
+    patience = []
+    for seconds in (0.0, 1.0, 4.0, 20.0, 5000.0):
+        now[0] = writer._held_since = 100.0 + seconds
+        patience.append(writer._find_patience())
+    assert patience == [1.0, 1.0, 4.0, 20.0, experiment.request.storage.shard_seconds]
+    assert RangeWriter(experiment, 0)._find_patience() == experiment.request.storage.shard_seconds

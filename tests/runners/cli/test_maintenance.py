@@ -342,3 +342,17 @@ def test_bad_lines_are_listed_and_skipped_if_asked(qarena: Qarena, tmp_path: Pat
     assert result.code == 1
     assert result.err.splitlines()[-1] == "error: all.txt: no line is a game, so nothing was imported"
     assert not (tmp_path / "other").exists()
+
+
+def test_run_is_named_when_it_is_played_and_later(tmp_path: Path, qarena: Qarena) -> None:
+    where = ("--archive", str(tmp_path / "archive"))
+    words = ("run", "dumb", "random", "games=2", "progress=false", *where)
+    assert qarena(*words, "--name", "it's a, b=1", "--note", "two\nlines").code == 0
+    (run_id,) = ArchiveStore.open(tmp_path / "archive").list_recorded_run_ids()
+    assert qarena("archive", "name", run_id[:4], *where).out == f"Run {run_id}: it's a, b=1\n  two\n  lines\n"
+    assert qarena(*words, "name=other").code == 0  # the same run again
+    assert qarena("archive", "name", run_id, "--note", "", *where).out == f"Run {run_id}: other\n"
+    assert "other" in qarena("archive", "ls", *where).out
+    assert "; run 'other'" in qarena("show", run_id, "0", *where).out
+    refused = qarena(*words, "--name", "x" * 81)
+    assert (refused.code, "and a name has at most 80" in refused.err) == (2, True)

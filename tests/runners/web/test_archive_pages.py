@@ -106,7 +106,11 @@ def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) 
         ("/browse/policies/x", "404 policy 'x' is not in archive"),
         ("/browse/agent?agent=semi_randon", "404 agent 'semi_randon' has not played in this archive; did you mean"),
         ("/browse/agent?agent=dumb&rules=square", "404 agent 'dumb' has not played in this archive under square rules"),
-        ("/browse?order=luck", "400 an order is one of newest, most games, first agent's score"),
+        (
+            "/browse?sort=luck",
+            "400 runs cannot be sorted by 'luck'; valid: agents, begun (UTC), code, first one's score, %",
+        ),
+        ("/browse?show=luck", "400 column 'luck' does not exist; valid: begun (UTC), code"),
     ],
 )
 def test_a_wrong_address_is_one_line(reader: Visitor, path: str, line: str) -> None:
@@ -143,9 +147,9 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
 ) -> None:
     may_open = threading.Event()
 
-    def slowly(*arguments: Any) -> OpenArchive:
+    def slowly(*arguments: Any, **options: Any) -> OpenArchive:
         may_open.wait(60)
-        return OpenArchive(*arguments)
+        return OpenArchive(*arguments, **options)
 
     monkeypatch.setattr("runners.web.archive.snapshots.REOPEN_WAIT_SECONDS", 0.01)
     monkeypatch.setattr("runners.web.archive.snapshots.OpenArchive", slowly)
@@ -182,7 +186,7 @@ def test_filters_change_what_is_shown(reader: Visitor) -> None:
 
 
 def test_runs_are_sorted_by_the_score_of_their_first_agent(reader: Visitor) -> None:
-    page = plain(reader.get("/browse?order=first+agent's+score").text)
+    page = plain(reader.get("/browse?sort=-first+one's+score,+%25").text)
     scores = [float(text) for text in re.findall(r"semi_random , random (\d\d\.\d\d) ", page)]
     assert len(scores) == 4
     assert scores == sorted(scores, reverse=True)

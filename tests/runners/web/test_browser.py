@@ -620,3 +620,34 @@ def test_the_form_of_a_game_offers_what_an_agent_can_play(tab: Any) -> None:
     assert tab.locator("#rules").input_value() == "classic"
     tab.goto("/play?agent=own_piece_alpha_beta")
     assert tab.locator("#rules").input_value() == "own_piece"
+
+
+def test_three_runs_are_named_and_compared(tab: Any) -> None:
+    names = {"2a6d3741319d": "square, no openings", "d2a027fc112c": "classic", "a0a7dbeb5972": "with openings"}
+    for run_id, name in names.items():
+        tab.goto(f"/browse/runs/{run_id[:5]}")
+        assert tab.url.endswith(f"/browse/runs/{run_id}")
+        tab.get_by_text("Name this run").click()
+        tab.get_by_label("Name").fill(name)
+        tab.get_by_label("Note").fill("one line\nanother line")
+        tab.get_by_role("button", name="Save").click()
+        tab.get_by_role("heading", name=name).wait_for()
+    tab.goto("/browse")
+    tab.get_by_text("Columns", exact=True).click()
+    tab.get_by_label("seed", exact=True).check()
+    tab.get_by_label("note", exact=True).check()
+    tab.get_by_role("button", name="Show").click()
+    tab.get_by_role("columnheader", name="seed").wait_for()
+    tab.get_by_role("link", name="name", exact=True).click()
+    tab.locator('th[aria-sort="ascending"]').get_by_text("name").wait_for()
+    assert "show=seed" in tab.url
+    assert tab.locator("tbody tr td:nth-child(2)").all_text_contents()[:3] == sorted(names.values(), key=str.casefold)
+    for run_id in names:
+        tab.get_by_label(f"Compare {run_id}").check()
+    tab.get_by_role("button", name="Compare the checked runs").click()
+    tab.get_by_role("heading", name="Runs compared").wait_for()
+    for name in names.values():
+        assert tab.get_by_role("columnheader", name=name, exact=True).count()
+    assert tab.get_by_role("group", name="Lengths of the games").count()
+    height = tab.evaluate("document.documentElement.scrollHeight")
+    assert height <= 3 * 900

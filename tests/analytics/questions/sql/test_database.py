@@ -22,6 +22,7 @@ from analytics.questions.sql.views import VIEWS
 from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
+from analytics.store.run_notes import update_note
 from analytics.store.schema import TABLE_SCHEMAS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import write_filled_archive
@@ -205,6 +206,7 @@ def test_the_view_runs(archive: ArchiveStore) -> None:
     archive.write_run_and_unit_count(
         record(build_spec(pairings=[("it's", "b")]), run_id="ffffffffffff", created=created)
     )
+    update_note(archive, RUN_ID, "first try")
     with OpenArchive(archive.root) as opened:
         rows = opened.sql("SELECT * FROM runs ORDER BY run_id").rows(named=True)
     assert rows[0] == {
@@ -224,6 +226,8 @@ def test_the_view_runs(archive: ArchiveStore) -> None:
         "code_fingerprint": "ab" * 32,
         "command": "qarena run",
         "seconds": 1.5,
+        "name": "first try",
+        "note": None,
     }
     assert (rows[1]["agents"], rows[1]["games"], rows[1]["ranges"]) == (["it's", "b"], 0, 0)
 

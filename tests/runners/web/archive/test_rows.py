@@ -30,7 +30,7 @@ from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
-from runners.web.archive import charts, runs, sweeps, urls
+from runners.web.archive import charts, sweeps, urls
 from runners.web.archive.agents import build_openings_section, rate_agents
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
@@ -47,13 +47,14 @@ from runners.web.archive.policies import (
 from runners.web.archive.runs import list_rules_and_agent_names, list_runs, select_runs
 from runners.web.archive.sections import (
     build_mistakes_table,
-    build_run_page,
     build_section,
     includes_trainings_by_default,
 )
 from runners.web.archive.snapshots import SnapshotService
 from runners.web.archive.sql_pool import build_answer_table
 from runners.web.archive.urls import build_url, games_url
+from runners.web.runs import columns
+from runners.web.runs.run_page import build_run_page
 from tests.analytics import naive_games
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
@@ -106,7 +107,7 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert [row.run_id for row in select_runs(rows, GameFilter(), search_text="2A6D")] == [SQUARE]
     assert not select_runs(rows, GameFilter(), "running")
     assert list_rules_and_agent_names(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
-    table = runs.build_runs_table(opened, rows, "Runs")
+    table = columns.build_runs_table(opened, rows, "Runs", columns.choose_columns(rows, columns.DEFAULT_CHOSEN))
     assert [row[0].link for row in table.cell_rows] == [f"/browse/runs/{row.run_id}" for row in rows]
 
 
@@ -121,8 +122,10 @@ def test_the_score_of_a_run_is_that_of_the_agent_named_first(tmp_path: Path, qar
         naive_games.store(archive, run.run_id, [naive_games.random_block(seed, pairs=3)], run.pairings)
         first_agents[run.run_id] = run.pairings[0][0]
     with OpenArchive(archive.root) as opened:
-        rows = runs.sort_runs(opened, list_runs(opened), "first agent's score")
-        table = runs.build_runs_table(opened, rows, "Runs")
+        all_rows = list_runs(opened)
+        chosen = columns.choose_columns(all_rows, columns.DEFAULT_CHOSEN)
+        rows = columns.sort_runs(opened, all_rows, chosen, f"-{columns.SCORE_COLUMN.heading}")
+        table = columns.build_runs_table(opened, rows, "Runs", chosen)
         assert {row.run_id: row.agents[0] for row in rows} == first_agents
         assert [next(part.text for part in cells[1].parts) for cells in table.cell_rows] == [
             row.agents[0] for row in rows

@@ -1,0 +1,1 @@
+"""Pages about runs: the list, the page of a run, and comparisons."""
