@@ -26,6 +26,7 @@ const AGAIN = "What you pressed is kept, and sent again until the server answers
 // Fetches a page and shows it. keep: the same page is refreshed, so opened details, typed text and the focus stay.
 async function show(url, options = {}, keep = false) {
   clearTimeout(refreshTimer);
+  clearTimeout(stopTimer);
   if (request) request.abort();
   const controller = (request = new AbortController());
   controller.keep = keep;
@@ -364,7 +365,8 @@ document.addEventListener("keydown", (event) => {
   if (!meant(event.key)) return;
   event.preventDefault();
   const step = isLine(main()) && event.key in STEPS;
-  if (!request || request.keep || step) press(event.key);
+  const following = "stepping" in main().dataset; // the other links of the page are still those of an earlier position
+  if (step || !(following || (request && !request.keep))) press(event.key);
   else if (!event.repeat) keys.push(event.key);
 });
 

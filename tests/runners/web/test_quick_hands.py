@@ -85,6 +85,18 @@ def test_the_board_after_a_step_is_that_of_the_page_that_follows(tab: Any, path:
         assert drawn == tab.evaluate(READ_BOARD)
 
 
+def test_a_key_after_a_step_is_about_the_position_of_the_step(tab: Any) -> None:
+    page, best = f"/browse/games/{ROUND_ROBIN}/8?at=", "a[data-key='.']"
+    tab.goto(f"{page}19")
+    wait_until_settled(tab)
+    target = tab.locator(best).evaluate("link => link.href")
+    tab.goto(f"{page}20")
+    wait_until_settled(tab)
+    assert tab.locator(best).evaluate("link => link.href") != target
+    tab.evaluate(PRESS, [LEFT, "."])
+    tab.wait_for_url(target)
+
+
 def test_a_press_on_a_decision_or_its_bar_leads_there(tab: Any) -> None:
     tab.goto(CLASSIC_LINE)
     wait_until_settled(tab)
