@@ -163,6 +163,11 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
         assert "Counting games" not in guest.ready(late).text
 
 
+def test_a_tint_lies_on_the_colour_of_a_cell_and_does_not_replace_it(reader: Visitor) -> None:
+    tints = re.findall(r"\.(?:better|worse)-\d \{ ([\w-]+):", reader.client.get("/browse/charts.css").text)
+    assert tints == 10 * ["background-image"]
+
+
 def test_charts_name_only_colours_that_pages_have(reader: Visitor) -> None:
     named = set(re.findall(r"var\((--\w+)\)", reader.client.get("/browse/charts.css").text))
     assert named
