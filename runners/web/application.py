@@ -74,7 +74,7 @@ def build_application(settings: ServerOptions) -> FastAPI:
 def first_page(request: Request) -> Response:
     """Show today's puzzle, links to the other pages, and an overview of the archive."""
     overview = archive_pages.build_archive_overview(request)
-    refresh = 10 if overview.get("running") else None
+    refresh = 1 if overview["opening"] else 10 if overview["running"] else None
     return render_page(
         request, "home.html", refresh=refresh, today=puzzles.build_daily_puzzle_view(request), **overview
     )

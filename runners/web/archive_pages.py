@@ -36,6 +36,7 @@ from runners.web.archive_reader import (
     parse_number_or_default,
     parse_zero_or_one_run_id,
 )
+from runners.web.background import PAGE_WAIT_SECONDS
 from runners.web.page_rendering import find_error_status
 from runners.web.runs.columns import build_brief_runs_table
 
@@ -60,22 +61,24 @@ LATEST_ROWS = 5  # latest runs, and best agents, on the home page
 def build_archive_overview(request: Request) -> dict[str, Any]:
     """Return the values for the home page's overview: a run in progress, the latest runs and the best agents.
 
-    If the archive is still being opened, has no runs or cannot be read, only ``archive_shown=False`` is returned,
-    because the pages about the archive explain what is wrong.
+    If the archive has no runs or cannot be read, ``archive_shown`` is false, because the pages about the archive
+    explain what is wrong. If the archive is still being opened, ``opening`` is true.
     """
     try:
-        reader = open_reader(request)
+        reader = open_reader(request, PAGE_WAIT_SECONDS)
         rules = reader.default_rules
         rows = reader.run_rows[:LATEST_ROWS]
         table = reader.compute_once(build_latest_runs_table)
         ratings = reader.compute_once(rate_agents, rules)
         running = next((row for row in rows if row.status == "running"), None)
         standings = reader.compute_once(sections.build_crosstable_if_tournament, running.run_id) if running else []
-    except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
-        return {"archive_shown": False}
+    except (NothingToReadError, ArenaError) as error:  # the pages about the archive say what is wrong with it
+        opening = isinstance(error, NothingToReadError) and error.is_opening
+        return {"archive_shown": False, "opening": opening, "running": None}
     overview = {"latest": table, "rules": rules, "running": running, "standings": standings}
     return {
         "archive_shown": True,
+        "opening": False,
         **overview,
         **_build_best_ranked_agents_view(ratings, reader.rules_and_agent_names.agents),
     }

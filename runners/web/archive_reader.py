@@ -83,7 +83,7 @@ class ArchiveService:
 
         def open_and_compute() -> None:
             with suppress(ArenaError, StillOpeningError):
-                snapshot = self.snapshots.load_snapshot(until_open=True)
+                snapshot = self.snapshots.load_snapshot(threading.TIMEOUT_MAX)
                 if snapshot is not None:
                     compute(snapshot)
 
@@ -235,13 +235,14 @@ def find_archive_service(request: Request) -> ArchiveService:
     return find_site(request).get_or_create_service(ArchiveService)
 
 
-def open_reader(request: Request) -> ArchiveReader:
+def open_reader(request: Request, wait_seconds: float | None = None) -> ArchiveReader:
     """Return a reader of the archive's current snapshot for a request.
 
-    Raises ``NothingToReadError`` if the archive has no runs or is still being opened.
+    ``wait_seconds`` is how long to wait for an archive that is being opened; None stands for the usual time. Raises
+    ``NothingToReadError`` if the archive has no runs or is still being opened.
     """
     try:
-        content = find_archive_service(request).snapshots.load_snapshot()
+        content = find_archive_service(request).snapshots.load_snapshot(wait_seconds)
     except StillOpeningError:
         raise NothingToReadError(is_opening=True) from None
     if content is None:
@@ -283,7 +284,11 @@ def redirect_to_full_run_ids(request: Request, error: Exception) -> Response:
     return RedirectResponse(error.url, 307)
 
 
-ReaderDependency = Annotated[ArchiveReader, Depends(open_reader)]
+def _open_reader_in_usual_time(request: Request) -> ArchiveReader:
+    return open_reader(request)
+
+
+ReaderDependency = Annotated[ArchiveReader, Depends(_open_reader_in_usual_time)]
 
 
 def opening_or_empty_archive_page(request: Request, error: Exception) -> Response:

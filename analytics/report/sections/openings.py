@@ -226,8 +226,8 @@ def _render_share_and_score_boards(rows: pl.DataFrame, kind: DecisionKind, max_s
     rows_by_choice = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     max_share = max(FULL_COLOUR_SHARE, *(row["share"] for row in rows_by_choice.values()))
     shapes, right = [], (SIDE + GAP) * TILE_SIZE
-    for left, heading in ((0, "how often, %"), (right, "score, %")):
-        shapes.append(style.render_text(left, HEADING * TILE_SIZE / 2 + 3, heading, 11))
+    for left, heading in ((0, "how often, %; bluer: more"), (right, "score, %; blue: over half")):
+        shapes.append(style.render_text(left, HEADING * TILE_SIZE / 2 + 3, heading, 10))
     for choice in range(SIDE * SIDE):
         choice_row = rows_by_choice.get(choice)
         share, score = (choice_row["share"], choice_row["score"]) if choice_row else (0.0, None)

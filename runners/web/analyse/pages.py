@@ -335,6 +335,7 @@ def _render_board_page(
         "next_decision": line.game.next_decision,
         "over": line.game.next_decision is NextDecision.NOTHING,
         "position": format_game_position(line.game),
+        "start": format_game_position(line.start),
         "game": view.format_decisions_so_far(line),
         "picture": partial(_build_picture_url, line.url),
         "explorer_result": explorer_result,

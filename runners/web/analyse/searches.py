@@ -27,9 +27,9 @@ from quarto.views import Position
 from runners.arena.executors.base import available_cores
 from runners.web.analyse.line import format_game_position
 from runners.web.archive.explorer import ExplorerResult, build_empty_result, explore_position_if_readable
-from runners.web.archive.snapshots import StillOpeningError
+from runners.web.archive.snapshots import ArchiveSnapshot, StillOpeningError
 from runners.web.archive_reader import ArchiveReader, ArchiveService
-from runners.web.background import BackgroundJob, BackgroundPool
+from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob, BackgroundPool
 from runners.web.site import Site
 
 # Quick to solve, and needs every kernel of the solver.
@@ -247,20 +247,38 @@ class ExplorerService:
         The result of the job is an ``ExplorerResult``, even if the archive cannot be read.
         """
         try:
-            content = self._library.load_snapshot()
-        except (ArenaError, StillOpeningError) as error:  # the board is shown even if the archive is unreadable
-            reason = str(error) or "the archive is being opened"
+            content = self._library.load_snapshot(PAGE_WAIT_SECONDS)
+        except ArenaError as error:  # the board is shown even if the archive is unreadable
+            reason = str(error)
             return self._background.find_or_start((position, reason), lambda _job: build_empty_result(reason))
+        except StillOpeningError:
+            return self._background.find_or_start(
+                (position, "opening"), lambda job: self._explore_once_open(position, job), EXPLORE_SECONDS
+            )
+        return self._background.find_or_start(
+            position, lambda _job: _explore(content, position), EXPLORE_SECONDS, version=content and id(content)
+        )
 
-        def work(_job: BackgroundJob) -> ExplorerResult:
-            if content is None:
-                return build_empty_result(f"the archive is empty: {FILL_COMMAND} fills it")
+    def _explore_once_open(self, position: str, job: BackgroundJob) -> ExplorerResult:
+        """Wait until the archive is open, then find the decisions made in a position."""
+        while not job.stopped:
             try:
-                return content.compute_once(explore_position_if_readable, OpeningsQuery(position, first_free=False))
+                return _explore(self._library.load_snapshot(), position)
+            except StillOpeningError:
+                continue
             except ArenaError as error:
                 return build_empty_result(str(error))
+        return build_empty_result(job.reason)
 
-        return self._background.find_or_start(position, work, EXPLORE_SECONDS, version=content and id(content))
+
+def _explore(content: ArchiveSnapshot | None, position: str) -> ExplorerResult:
+    """Find the decisions made in a position in an archive; None stands for an archive without runs."""
+    if content is None:
+        return build_empty_result(f"the archive is empty: {FILL_COMMAND} fills it")
+    try:
+        return content.compute_once(explore_position_if_readable, OpeningsQuery(position, first_free=False))
+    except ArenaError as error:
+        return build_empty_result(str(error))
 
 
 def read_undamaged_evaluations(reader: ArchiveReader, game: ArchivedGame) -> LoggedEvaluations:

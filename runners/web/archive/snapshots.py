@@ -239,17 +239,17 @@ class SnapshotService:
         with self._lock:
             self._last_checked = 0.0
 
-    def load_snapshot(self, until_open: bool = False) -> ArchiveSnapshot | None:
+    def load_snapshot(self, wait_seconds: float | None = None) -> ArchiveSnapshot | None:
         """Return the current snapshot of the archive or, if opening a changed archive takes long, the previous one.
 
-        If ``until_open`` is true, the caller waits however long it takes.
+        ``wait_seconds`` is how long to wait for an archive that is being opened; None stands for the usual time.
 
         Return None if there is no archive or the archive has no runs. Raises ``FailureError`` for a damaged archive,
         and ``StillOpeningError`` while the archive is being opened for the first time.
         """
         opening = self._start_or_find_opening_if_changed()
         if opening is not None:
-            opening.join(None if until_open else REOPEN_WAIT_SECONDS)
+            opening.join(REOPEN_WAIT_SECONDS if wait_seconds is None else wait_seconds)
         with self._lock:
             if self._snapshot is None and self._error is not None:
                 raise self._error

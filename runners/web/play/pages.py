@@ -21,6 +21,7 @@ from runners.play.levels import LEVELS
 from runners.play.session import format_aids, format_plies_sql
 from runners.terminal.console import format_sql_command
 from runners.web.agents_and_rules import AgentsAndRules, split_label
+from runners.web.archive.snapshots import BusyError
 from runners.web.archive.urls import build_url, game_analysis_url
 from runners.web.background import BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import FormFields, find_session_or_client_address, redirect_to, render_page
@@ -171,7 +172,9 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
     if game is None:
         job = games.start_reopen_job(address, session)
         if not job.wait():
-            return redirect_to(GAME_PATH, **address.to_query())
+            if command == "open":
+                return redirect_to(GAME_PATH, **address.to_query())
+            raise BusyError("the agent is being set up again, because the server was restarted")
         game = job.get_result_or_raise_work_error()
     if command == "open":
         games.start_turn_job(game, address.moves, session).wait()

@@ -6,7 +6,7 @@
 // data-typing="piece" a hex digit, and moves to the button with that data-name. data-key names the keys that press a link or button.
 "use strict";
 
-let waiting = 0; // the timer of the next refresh
+let refreshTimer = 0;
 let request = null; // the AbortController of the current request
 let sending = false; // the current request sends a form
 let pressed = false; // a pointer is down
@@ -15,60 +15,125 @@ const keys = []; // pressed during a request, and handled after it
 
 const main = () => document.getElementById("content");
 const plain = (event) => !(event.ctrlKey || event.metaKey || event.altKey);
-const PATIENCE = 100; // milliseconds until the next attempt of a refresh, if a pointer was down
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+const POINTER_CHECK = 100; // milliseconds between two checks whether a pointer is still down
+const NOTICEABLE_WAIT = 150; // milliseconds after which a wait is shown
+const LONG_WAIT = 5000; // milliseconds after which a request without an answer is mentioned
+const RETRY_PAUSE = 2000; // milliseconds before a failed request is sent again
+const AWAY = "The server does not answer. Is it still running?";
+const AGAIN = "What you pressed is kept, and sent again until the server answers.";
 
 // Fetches a page and shows it. keep: the same page is refreshed, so opened details, typed text and the focus stay.
-async function show(url, options, keep) {
-  clearTimeout(waiting);
+async function show(url, options = {}, keep = false) {
+  clearTimeout(refreshTimer);
+  clearTimeout(stopTimer);
   if (request) request.abort();
-  const mine = (request = new AbortController());
-  mine.keep = keep;
+  const controller = (request = new AbortController());
+  controller.keep = keep;
   sending = options.method === "POST";
+  if (sending) visited.clear();
+  const timer = keep ? 0 : setTimeout(showWait, NOTICEABLE_WAIT);
   try {
-    const answer = await fetch(url, { ...options, headers: { "X-Quick": "1" }, signal: mine.signal });
-    const text = await answer.text();
-    const found = new DOMParser().parseFromString(text, "text/html");
-    if (!found.getElementById("content")) throw new Error("not a page of ours");
-    if (keep && pressed) waiting = setTimeout(() => show(url, options, keep), PATIENCE);
-    else {
-      replace(found, keep && answer.url === location.href.split("#")[0]); // a waiting page may redirect to another page
-      if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
-    }
+    const answer = visited.get(url) || (await load(url, options, controller.signal));
+    while (keep && pressed) await pause(POINTER_CHECK);
+    if (!controller.signal.aborted) apply(answer, url, keep);
   } catch (error) {
-    if (error.name === "AbortError") return;
-    keys.length = 0;
-    if (options.method === "POST") tell("The server does not answer. Is it still running?");
-    else if (keep) waiting = setTimeout(() => show(url, options, keep), 3000);
-    else location.assign(url);
+    if (!controller.signal.aborted) throw error;
   } finally {
-    if (request === mine) {
+    clearTimeout(timer);
+    if (request === controller) {
       request = null;
       sending = false;
+      hideWait();
       if (keys.length) press(keys.shift());
     }
   }
 }
 
-function replace(found, keep) {
+// Sends a request until the server answers. A form of a page from before a restart of the server is sent again with a new token.
+async function load(url, options, signal) {
+  const send = async (address, settings) => {
+    const timer = setTimeout(() => notify(`${AWAY} ${AGAIN}`), LONG_WAIT);
+    try {
+      const response = await fetch(address, { ...settings, headers: { "X-Quick": "1" }, signal });
+      const text = await response.text();
+      return { status: response.status, url: response.url, page: new DOMParser().parseFromString(text, "text/html") };
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  let renewed = false;
+  for (;;) {
+    try {
+      const answer = await send(url, options);
+      const token = options.body && answer.status === 403 && !renewed && (await send(location.href, {})).page.querySelector("[name=token]");
+      if (!token && answer.status !== 503) return answer;
+      if (token) {
+        options.body.set("token", token.value);
+        renewed = true;
+        continue;
+      }
+      notify(`${answer.page.querySelector("[role=alert]").textContent} ${AGAIN}`);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      notify(`${AWAY} ${AGAIN}`);
+    }
+    await pause(RETRY_PAUSE);
+    signal.throwIfAborted();
+  }
+}
+
+function apply(answer, url, keep) {
+  notify("");
+  if (!answer.page.getElementById("content")) {
+    if (sending) notify(answer.page.body.textContent);
+    else location.assign(url); // not a page of ours, such as a picture
+    return;
+  }
+  replace(answer.page, keep && answer.url === location.href.split("#")[0]); // a waiting page may redirect to another page
+  if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
+  keepVisited(answer);
+}
+
+// Waits and failures are shown where every reader looks: at the top of the window, however far the page was scrolled.
+function showWait() {
+  main().setAttribute("aria-busy", "true");
+}
+
+function hideWait() {
+  main().removeAttribute("aria-busy");
+}
+
+function notify(text) {
+  const notice = document.getElementById("notice");
+  if (notice.textContent === text) return;
+  notice.textContent = text;
+  notice.hidden = !text;
+}
+
+window.addEventListener("beforeunload", () => setTimeout(showWait, NOTICEABLE_WAIT)); // the browser loads a whole page
+window.addEventListener("pageshow", hideWait); // of a page that the browser had kept
+
+function replace(page, keep) {
   const old = main();
   const active = document.activeElement;
   const inside = old.contains(active);
   const id = inside ? active.id : "";
   const before = announcement(old);
-  const opened = [...old.querySelectorAll("details[id]")].filter((each) => each.open).map((each) => each.id);
-  const now = document.adoptNode(found.getElementById("content"));
-  if (keep) change(old, now);
+  const opened = [...old.querySelectorAll("details[open][id]")].map((details) => details.id);
+  const now = document.importNode(page.getElementById("content"), true);
+  if (keep || (isLine(old) && isLine(now))) change(old, now);
   else old.replaceWith(now);
-  document.title = found.title;
-  document.querySelector("nav").replaceWith(document.adoptNode(found.querySelector("nav")));
-  for (const each of opened) {
-    const details = document.getElementById(each);
+  document.title = page.title;
+  document.querySelector("nav").replaceWith(document.importNode(page.querySelector("nav"), true));
+  for (const name of opened) {
+    const details = document.getElementById(name);
     if (details) details.open = true;
   }
   prepare();
   if (!keep) {
     const wanted = main().querySelector("[data-focus]");
-    const same = active === old ? null : document.getElementById(id); // a reader who waited for the page had the focus on its <main>
+    const same = active === old ? null : main().contains(active) ? active : document.getElementById(id); // a reader who waited for the page had the focus on its <main>
     if (inside || wanted) (wanted || same || main()).focus({ preventScroll: true });
     reveal(main().querySelector("[role=alert], [data-shown]") || (wanted && wanted.closest("[data-grid]")));
   } else if (inside && !main().contains(document.activeElement)) main().focus({ preventScroll: true });
@@ -146,7 +211,7 @@ function prepare() {
     wrong.setSelectionRange(at, at + wrong.dataset.wrong.length);
   }
   const after = Number(main().dataset.refresh);
-  if (after) waiting = setTimeout(() => show(location.href, {}, true), after);
+  if (after) refreshTimer = setTimeout(() => show(location.href, {}, true), after);
 }
 
 const tiles = (grid) => [...grid.querySelectorAll("[data-tile]")];
@@ -191,6 +256,102 @@ function typed(event) {
   return true;
 }
 
+// Stepping through a line. The page has all decisions of the line, so a key moves the pieces at once and without a request. Where
+// the reader stops, the page of the position follows, with its exact values. Pages that were complete are not fetched again.
+const STOP = 80; // milliseconds without a step after which the reader has stopped
+const MAX_VISITED = 100;
+const visited = new Map(); // answers by address
+let stopTimer = 0;
+
+const isLine = (part) => part.querySelector(".moves[data-start]") !== null;
+const moves = () => [...main().querySelectorAll(".moves[data-start] .move")];
+const isMistake = (link) => link.querySelector("b") !== null;
+
+// The position to which a key leads: the number of decisions before it. at: that of the shown position.
+const STEPS = {
+  ArrowLeft: (at) => Math.max(at - 1, 0),
+  ArrowRight: (at, links) => Math.min(at + 1, links.length),
+  Home: () => 0,
+  End: (at, links) => links.length,
+  n: (at, links) => [...links.keys()].find((index) => index > at && isMistake(links[index])) ?? at,
+  N: (at, links) => [...links.keys()].findLast((index) => index < at && isMistake(links[index])) ?? at,
+};
+
+function keepVisited(answer) {
+  if (!isLine(main()) || visited.size >= MAX_VISITED) visited.clear();
+  if (isLine(main()) && answer.status === 200 && !main().dataset.refresh) visited.set(answer.url, answer);
+}
+
+const shownStep = (links) => links.findIndex((link) => link.hasAttribute("aria-current")) + 1;
+
+// Returns the position to which a press leads if that position is on the page, otherwise -1.
+function findStep(pressed) {
+  const links = moves();
+  const control = pressed.closest(".steps [data-key]");
+  if (links.length && control && control.dataset.key in STEPS) return STEPS[control.dataset.key](shownStep(links), links);
+  const [link, bar] = [".moves[data-start] .move", ".value-graph a"].map((kind) => pressed.closest(kind));
+  return bar && links.length ? [...bar.parentElement.querySelectorAll("a")].indexOf(bar) + 1 : link ? links.indexOf(link) + 1 : -1;
+}
+
+function stepTo(at) {
+  const links = moves();
+  if (at === shownStep(links)) return;
+  if (request) request.abort();
+  clearTimeout(refreshTimer);
+  clearTimeout(stopTimer);
+  const list = links[0].closest(".moves");
+  draw(list.dataset.start, links, at);
+  const url = at ? links[at - 1].href : list.dataset.first;
+  stopTimer = setTimeout(() => show(url), STOP);
+}
+
+// Moves the pieces to the position after the first decisions of a line. Everything else on the page becomes dim until its page follows.
+function draw(start, links, at) {
+  const [board, hand] = start.split(" ");
+  const cells = [...board.replaceAll("/", "")];
+  let [held, last] = [hand, -1];
+  for (const word of links.slice(0, at).map((link) => link.firstChild.data.trim())) {
+    const [piece, cell] = word.includes("@") ? word.split("@") : word.length > 1 ? [held, word] : [word];
+    held = cell ? "-" : piece;
+    last = cell ? 4 * (cell[1] - 1) + "abcd".indexOf(cell[0]) : last;
+    if (cell) cells[last] = piece;
+  }
+  const picture = main().querySelector(".game .piece");
+  const put = (tile, digit, kind, label) => {
+    const shown = tile.querySelector(".piece");
+    const href = digit && `#piece-${parseInt(digit, 16)}`;
+    if ((shown ? shown.firstChild.getAttribute("href") : "") !== href) {
+      if (shown) shown.remove();
+      if (href) tile.prepend(picture.cloneNode(true));
+      if (href) tile.querySelector("use").setAttribute("href", href);
+    }
+    if (tile.className !== kind) tile.className = kind;
+    tile.removeAttribute("href");
+    if (label) tile.setAttribute("aria-label", label);
+  };
+  for (const part of main().querySelectorAll(".game :is(.board, .tray) .badge, .strokes")) part.remove();
+  for (const [index, tile] of main().querySelectorAll(".game .board .cell").entries()) {
+    const digit = cells[index] === "." ? "" : cells[index];
+    put(tile, digit, index === last ? "cell last" : "cell", `${tile.dataset.name}, ${digit || "empty"}`);
+  }
+  for (const tile of main().querySelectorAll(".game .tray .slot")) {
+    const digit = tile.dataset.name;
+    const placed = cells.includes(digit);
+    put(tile, placed ? "" : digit, `slot ${placed ? "board" : held === digit ? "hand" : "left"}`);
+  }
+  for (const stand of main().querySelectorAll(".game .stand")) put(stand, held === "-" ? "" : held, "stand");
+  for (const list of [links, main().querySelectorAll(".value-graph a")])
+    for (const [index, link] of list.entries()) {
+      link.classList.toggle("now", index === at - 1);
+      if (list === links && index === at - 1) link.setAttribute("aria-current", "step");
+      else link.removeAttribute("aria-current");
+    }
+  const status = main().querySelector(".game .status");
+  status.className = "status";
+  status.replaceChildren(Object.assign(document.createElement("p"), { className: "task", textContent: at ? links[at - 1].title : "First position" }));
+  main().dataset.stepping = "";
+}
+
 // Ctrl and Enter submit the question.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) event.target.form.requestSubmit();
@@ -205,8 +366,10 @@ document.addEventListener("keydown", (event) => {
   }
   if (!meant(event.key)) return;
   event.preventDefault();
-  if (request && !request.keep) keys.push(event.key);
-  else press(event.key);
+  const step = isLine(main()) && event.key in STEPS;
+  const following = "stepping" in main().dataset; // the other links of the page are still those of an earlier position
+  if (step || !(following || (request && !request.keep))) press(event.key);
+  else if (!event.repeat) keys.push(event.key);
 });
 
 const meant = (key) => [...document.querySelectorAll("[data-key]")].find((each) => each.dataset.key.split(" ").includes(key));
@@ -220,10 +383,12 @@ document.addEventListener("pointerdown", () => (pressed = true));
 for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(() => (pressed = false))); // after the click event of this press
 
 document.addEventListener("click", (event) => {
+  if (event.button !== 0 || event.shiftKey || !plain(event)) return;
   const link = event.target.closest("a[data-quick]");
-  if (!link || event.button !== 0 || event.shiftKey || !plain(event)) return;
-  event.preventDefault();
-  show(link.href, {}, false);
+  const target = findStep(event.target);
+  if (link || target >= 0) event.preventDefault();
+  if (target >= 0) stepTo(target);
+  else if (link) show(link.href);
 });
 
 document.addEventListener("submit", (event) => {
@@ -237,10 +402,10 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   if (sending) return; // the second press of a double click
   const values = new URLSearchParams(new FormData(form, button));
-  if (form.method === "post") show(form.action, { method: "POST", body: values }, false);
+  if (form.method === "post") show(form.action, { method: "POST", body: values });
   else {
     for (const [name, value] of [...values]) if (value === "") values.delete(name);
-    show(`${form.action.split("?")[0]}?${values}`, {}, false);
+    show(`${form.action.split("?")[0]}?${values}`);
   }
 });
 
@@ -250,7 +415,7 @@ document.addEventListener("change", (event) => {
   if (!chosen) return;
   const values = new URLSearchParams();
   for (const each of chosen.form.querySelectorAll("select, [data-kept]")) values.set(each.name, each.value);
-  show(`${chosen.dataset.auto}?${values}`, {}, false);
+  show(`${chosen.dataset.auto}?${values}`);
 });
 
 // Pressing a name of the vocabulary inserts it into the question; Ctrl and Space complete the typed name.
@@ -373,7 +538,7 @@ function drop(event) {
   const cells = [...board.replace(digit, ".")];
   if (cell) cells["1234".indexOf(cell.dataset.name[1]) * 5 + "abcd".indexOf(cell.dataset.name[0])] = digit;
   const text = [cells.join(""), stand ? digit : hand === digit ? "-" : hand, ...rules].join(" ");
-  show(`/analyse?text=${encodeURIComponent(text)}`, {}, false);
+  show(`/analyse?text=${encodeURIComponent(text)}`);
 }
 
 for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, drop);

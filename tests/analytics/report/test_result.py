@@ -12,6 +12,8 @@ import pytest
 
 from analytics import open_archive
 from analytics.questions.columns import Table, number_column, text_column
+from analytics.questions.sql.database import OpenArchive
+from analytics.report.page import SUBJECTS
 from analytics.report.result import Result, render_results_page
 from quarto.errors import FailureError, RequestError
 from tests.analytics.subject_sections import build_subject_sections
@@ -63,19 +65,43 @@ def test_a_section_of_a_report_is_a_result_with_a_picture(tmp_path: Path) -> Non
     assert section._repr_html_().count("<svg") > 1
 
 
+def list_undefined_colours(page: str) -> set[str]:
+    """List the custom properties that a page uses and does not define."""
+    used, defined = (set(re.findall(pattern, page)) for pattern in (r"var\((--[\w-]+)", r"(--[\w-]+)\s*:"))
+    assert {"--ink", "--rule", "--faint"} <= used
+    return used - defined
+
+
 def test_an_output_defines_its_colours_and_leaves_the_rest_of_a_notebook_alone() -> None:
     with open_archive(SAMPLE) as opened:
         shown = opened.ratings(rules="classic")._repr_html_()
     assert "<svg" in shown
     (style,) = re.findall(r"(?s)<style>(.*?)</style>", shown)
-    used, defined = (set(re.findall(pattern, shown)) for pattern in (r"var\((--[\w-]+)", r"(--[\w-]+)\s*:"))
-    assert {"--ink", "--rule"} <= used <= defined
     selectors = [rule.partition("{")[0].strip() for rule in style.split("}") if rule.strip()]
+    alone = [selector for rule in selectors for selector in re.split(r",\s*(?![^(]*\))", rule)]
     dark = ':is([data-jp-theme-light="false"], .vscode-dark, .dark) '
-    assert {selector.removeprefix(dark).split()[0] for selector in selectors} == {".qarena-result"}
+    assert {selector.removeprefix(dark).split()[0] for selector in alone} == {".qarena-result"}
     assert shown.count('<div class="qarena-result">') == 1
     assert shown.rstrip().endswith("</div>")
     assert "qarena-result" not in render_results_page([RESULT])  # a page has the colours of its own style
+
+
+@pytest.mark.parametrize("slug", SUBJECTS)
+def test_every_fragment_defines_the_colours_that_it_uses(slug: str) -> None:
+    with OpenArchive(SAMPLE) as opened:
+        sections = build_subject_sections(opened, slug)
+    for page in (*(section._repr_html_() for section in sections), render_results_page(sections)):
+        assert list_undefined_colours(page) == set()
+
+
+def test_sections_of_notebooks_and_pages_have_the_same_layout() -> None:
+    (styles,) = re.findall(r"(?s)<style>(.*?)</style>", RESULT._repr_html_())
+    (page_styles,) = re.findall(r"(?s)<style>(.*?)</style>", render_results_page([RESULT]))
+    for selector in (".panels", ".beside", "figcaption", ".legend", ".piece", ":is(th, td).number", ".better-5"):
+        rule = rf"(?m)^{{scope}}{re.escape(selector)} (\{{[^}}]*\}})"
+        (shown,) = re.findall(rule.replace("{scope}", r"\.qarena-result "), styles)
+        (reported,) = re.findall(rule.replace("{scope}", ""), page_styles)
+        assert shown == reported, selector
 
 
 def test_pandas_without_its_package_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

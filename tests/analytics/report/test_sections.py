@@ -304,8 +304,8 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: Op
 
 PICTURE_TEXTS = {  # texts in the picture of each section
     "ratings": ("random", "Elo"),
-    "placements": ("a1", "score, %"),
-    "gifts": ("F", "how often, %"),
+    "placements": ("a1", "score, %; blue: over half"),
+    "gifts": ("F", "how often, %; bluer: more"),
     "lengths": ("plies", "share of games"),
     "learning": ("generation", "games learned from"),
     "mistakes": ("ply", "blunders"),

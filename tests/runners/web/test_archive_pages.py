@@ -153,14 +153,25 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
 
     monkeypatch.setattr("runners.web.archive.snapshots.REOPEN_WAIT_SECONDS", 0.01)
     monkeypatch.setattr("runners.web.archive.snapshots.OpenArchive", slowly)
-    monkeypatch.setattr(
-        reader.site.get_or_create_service(ArchiveService), "snapshots", SnapshotService(reader.site.options.archive)
-    )
-    page = reader.get("/browse")
-    assert page.refreshes
-    assert "Opening the archive" in page.text
-    may_open.set()
-    assert "5 of 5 runs" in plain(reader.ready("/browse").text)
+    late = "/analyse?line=C.d2.B.a3.4.c2.0.b3.F.d3.3.a2.8.b4.E.c1.1.a1.6.d4.9&at=21"
+    with visitor(reader.site.options.archive) as guest:
+        for path, text in (
+            ("/browse", "Opening the archive"),
+            ("/", "The archive is being opened"),
+            (late, "Counting games"),
+        ):
+            page = guest.get(path)
+            assert page.refreshes, path
+            assert text in page.text
+        may_open.set()
+        assert "5 of 5 runs" in plain(guest.ready("/browse").text)
+        assert "Latest runs" in guest.ready("/").text
+        assert "Counting games" not in guest.ready(late).text
+
+
+def test_a_tint_lies_on_the_colour_of_a_cell_and_does_not_replace_it(reader: Visitor) -> None:
+    tints = re.findall(r"\.(?:better|worse)-\d \{ ([\w-]+):", reader.client.get("/browse/charts.css").text)
+    assert tints == 10 * ["background-image"]
 
 
 def test_charts_name_only_colours_that_pages_have(reader: Visitor) -> None:

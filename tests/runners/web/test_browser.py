@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import signal
 import socket
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,14 +18,16 @@ import pytest
 from analytics import open_archive
 from analytics.exact.puzzles import load_shipped_puzzles
 from quarto.notation import CLASSIC_NAME
-from tests.paths import SAMPLE
-from tests.runners.experiments import QARENA, build_shell_environment
-
-CHROMIUM = "/usr/bin/chromium"
-OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
+from tests.runners.web.browsing import (
+    PATIENCE,
+    RunningServer,
+    act_and_wait,
+    begin,
+    is_over,
+    needs_chromium,
+    wait_until_settled,
 )
+
 GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 ROUND_ROBIN, SWEEP = "8d1cb3670fa3", "fe6afc128298"
 PAGES = (
@@ -51,92 +49,7 @@ PAGES = (
     *("/browse/insights", "/browse/insights?agent=dumb"),
     *(f"/browse/sweeps/{SWEEP}", "/browse/policies", "/ask?question=2"),
 )
-PATIENCE = 180_000  # milliseconds: kernels may have to be compiled first
-
-pytestmark = [
-    pytest.mark.extras,
-    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="Chromium is not installed (apt install chromium)"),
-]
-
-
-class RunningServer:
-    """A server in a process of its own."""
-
-    def __init__(self, home: str, archive: Path) -> None:
-        self.home = home
-        self.archive = archive
-
-
-@pytest.fixture(scope="module")
-def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    folder = tmp_path_factory.mktemp("running_server")
-    shutil.copytree(SAMPLE, folder / "games")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [QARENA, "serve", "--port", str(port), "--archive", "games", "--name", "ada"]
-    with subprocess.Popen(
-        command, cwd=folder, env=build_shell_environment(), stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdout is not None
-        assert f"http://127.0.0.1:{port}/" in server.stdout.readline()
-        yield RunningServer(f"http://127.0.0.1:{port}", folder / "games")
-        server.send_signal(signal.SIGHUP)
-        assert server.wait(20) == 129
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def tab(browser: Any, running_server: RunningServer) -> Iterator[Any]:
-    """Open a tab, and check at the end that all requests went to our server and no error was reported."""
-    context = browser.new_context(base_url=running_server.home, viewport={"width": 1400, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    wrong: list[str] = []
-
-    def note(text: str, fine: bool = False) -> None:
-        if not fine:
-            wrong.append(text)
-
-    page.on("request", lambda request: note(request.url, request.url.startswith(running_server.home)))
-    page.on("console", lambda message: note(message.text, message.type != "error" or "400" in message.text))
-    page.on("pageerror", lambda error: note(str(error)))
-    yield page
-    assert wrong == []
-    context.close()
-
-
-def wait_until_settled(tab: Any) -> None:
-    """Wait until the page no longer reloads itself."""
-    tab.locator("#content:not([data-refresh])").wait_for(state="attached")
-
-
-def begin(tab: Any, agent: str = "rule_based") -> None:
-    tab.goto(f"/play?agent={agent}")
-    tab.get_by_role("button", name="Begin the game").click()
-    tab.wait_for_url("**/play/game?**")
-    wait_until_settled(tab)
-
-
-def is_over(tab: Any) -> bool:
-    return bool(tab.get_by_role("button", name="Rematch").count())
-
-
-def act_and_wait(tab: Any, act: Callable[[], object]) -> None:
-    """Do something that leads to another address, and wait until the page there is settled."""
-    before = tab.url
-    act()
-    tab.wait_for_url(lambda url: url != before)
-    wait_until_settled(tab)
+pytestmark = [pytest.mark.extras, needs_chromium]
 
 
 def read_logged_plies(tab: Any, running_server: RunningServer) -> list[tuple[int, int]]:
@@ -221,7 +134,7 @@ def test_a_logged_game_is_replayed_by_keys(tab: Any) -> None:
     act_and_wait(tab, lambda: press("ArrowLeft"))
     assert "at=2" in tab.url
     mistakes = []
-    while tab.locator("[data-key=n]").count():
+    while tab.locator("a[data-key=n]").count():
         act_and_wait(tab, lambda: press("n"))
         mistakes.append(int(re.search(r"at=(\d+)", tab.url)[1]))  # type: ignore[index]
     assert mistakes == sorted(mistakes)
@@ -439,7 +352,7 @@ def test_a_hundred_connections_and_ten_searches_do_not_block_a_move(tab: Any, ru
 
 def test_pages_are_small_and_load_a_script_and_a_style_alone(tab: Any, running_server: RunningServer) -> None:
     sizes: dict[str, int] = {}
-    tab.on("response", lambda response: sizes.update({response.url: len(response.body())}))
+    tab.on("response", lambda response: response.ok and sizes.update({response.url: len(response.body())}))
     for path in ("/", "/play", f"/analyse?text={GAME[:29]}"):
         sizes.clear()
         tab.goto(path)
