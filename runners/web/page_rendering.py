@@ -107,7 +107,7 @@ def build_template_environment() -> Environment:
         "stroke": render_stroke_path,
         "address": lambda path, **query: build_url(path, query),
     }
-    for macros in ("report/parts", "forms", "pieces", "paste"):  # available in every template
+    for macros in ("report/parts", "forms", "pieces", "paste", "review_parts"):  # available in every template
         environment.globals[macros.rpartition("/")[2]] = environment.get_template(f"{macros}.html").module
     return environment
 

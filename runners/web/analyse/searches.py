@@ -13,6 +13,7 @@ from analytics.questions.logged_games import (
     GIFT,
     ArchivedGame,
     LoggedEvaluations,
+    ValueChange,
     read_evaluations,
     read_judgements,
 )
@@ -50,10 +51,16 @@ class AnalysisValues(NamedTuple):
 
         ``decision_index`` is the number of decisions before this one.
         """
+        around = self.find_values_around(decision_index, seat)
+        return None if around is None else around.regret
+
+    def find_values_around(self, decision_index: int, seat: int) -> ValueChange | None:
+        """Return the values before and after a decision for ``seat``, which made it, or None while one is unknown."""
         before, after = self.seat_0[decision_index], self.seat_0[decision_index + 1]
         if before is None or after is None:
             return None
-        return (before - after) * (1 if seat == 0 else -1)
+        sign = 1 if seat == 0 else -1
+        return ValueChange(sign * before, sign * after)
 
 
 class SafeGifts(NamedTuple):
@@ -150,6 +157,15 @@ class SearchService:
             max_seconds,
             restart_stopped=restart_stopped,
         )
+
+    def start_preparation(self, rules: Rules) -> None:
+        """Start to load what searches under these rules need, so that a review at the end of a game begins at once."""
+
+        def work(job: BackgroundJob) -> None:
+            with self._open_solver(rules, job):
+                pass
+
+        self.pool.find_or_start(("prepare", rules), work)
 
     @contextmanager
     def _open_solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
