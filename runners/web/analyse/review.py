@@ -203,16 +203,16 @@ def _describe_better_choices(game: Game, best: SolvedTurn, keeping: list[SolvedT
     """Describe the best choice, and how many choices keep the value; ``keeping`` are the turns that do."""
     piece, cell = format_piece(best.gift) if best.gift != NONE else "", best.cell
     if game.next_decision is NextDecision.GIFT:
-        action, kept, total = f"Giving {piece}", {turn.gift for turn in keeping}, len(game.pieces_left)
-        nouns = format_count_with_noun(total, "gift")
+        action, kept = f"Giving {piece}", len({turn.gift for turn in keeping})
+        nouns = format_count_with_noun(len(game.pieces_left), "gift")
     elif game.next_decision is NextDecision.PLY:
-        action, kept = f"Placing {piece} on {format_cell(cell)}", {(turn.gift, turn.cell) for turn in keeping}
+        action, kept = f"Placing {piece} on {format_cell(cell)}", len(keeping)
         nouns = format_count_with_noun(len(game.pieces_left) * len(game.empty_cells), "ply", "plies")
     else:
         follow_up = f" and then giving {piece}" if piece else " to finish a line" if game.place(cell).lines else ""
         action = f"Placing {format_piece(game.hand)} on {format_cell(cell)}{follow_up}"
-        kept, nouns = {turn.cell for turn in keeping}, format_count_with_noun(len(game.empty_cells), "cell")
-    return f"{action} was better: {len(kept)} of {nouns} kept the {value_name}."
+        kept, nouns = len({turn.cell for turn in keeping}), format_count_with_noun(len(game.empty_cells), "cell")
+    return f"{action} was better: {kept} of {nouns} kept the {value_name}."
 
 
 def _build_review_tiles(

@@ -53,7 +53,7 @@ def wait_for_review(guest: Visitor, line: AnalysisLine) -> ReviewView:
             return review
 
 
-@pytest.mark.parametrize(("preset", "first_ply"), [("classic", 0), ("square", 0), ("own_piece", 7)])
+@pytest.mark.parametrize(("preset", "first_ply"), [("classic", 0), ("square", 0), ("own_piece", 9)])
 def test_the_review_agrees_with_that_of_the_terminal(ada: Visitor, preset: str, first_ply: int) -> None:
     """Compare from ``first_ply`` on, because the terminal also looks for better choices, which takes long early on."""
     compared = 0
