@@ -232,9 +232,7 @@ def _find_ply_hint(game: Game, view: Position, seconds: float) -> Hint:
         return Hint([*lines, quietly, f"{_describe_value(exact)}, whatever you do."], safe)
     best = [_format_ply(piece, cell) for cell, piece in sorted(exact.best, key=lambda turn: (turn[1], turn[0]))]
     others = len({*safe} - {*best})
-    why = (
-        f" The {format_count_with_noun(others, 'other quiet ply', 'other quiet plies')} let it slip." if others else ""
-    )
+    why = f" Of the plies after which your opponent cannot finish one, {others} give it up later." if others else ""
     return Hint([*lines, f"{_describe_value(exact)}, kept by: {_format_turns(best)}.{why}"], best)
 
 

@@ -15,10 +15,11 @@ from runners.web import archive_pages, puzzle_pages, sql_page
 from runners.web.analyse import pages as analyse
 from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
+from runners.web.play import how_to_play
 from runners.web.play import pages as play
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
-ROUTERS = (play.router, puzzle_pages.router, analyse.router, archive_pages.router, sql_page.router)
+ROUTERS = (play.router, how_to_play.router, puzzle_pages.router, analyse.router, archive_pages.router, sql_page.router)
 
 
 def build_application(settings: ServerOptions) -> FastAPI:

@@ -111,7 +111,7 @@ class SearchService:
 
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
-                safe_gifts = _find_safe_gifts_or_counts_by_cell(game)
+                safe_gifts = find_safe_gifts_or_counts_by_cell(game)
                 for solution in solve_in_stages(solver, game.position):
                     if job.stopped:  # then the last solution of the search is meaningless
                         return
@@ -189,7 +189,7 @@ class SearchService:
             self.active_solvers.discard(solver)
 
 
-def _find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
+def find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
     """Return the safe gifts or, before a placement, the number of safe gifts after a placement on each cell.
 
     Call this function in a job, because kernels may have to be compiled first.

@@ -30,6 +30,7 @@ class GameSetup(NamedTuple):
     seat: int  # of the person
     seed: int
     name: str  # of the person
+    guided: bool = False  # a first game, in which each decision is explained
 
 
 class GameAddress(NamedTuple):
@@ -42,7 +43,8 @@ class GameAddress(NamedTuple):
 
     def to_query(self) -> dict[str, object]:
         """Return the query parameters of the address, as a mapping from names to values."""
-        query = {**self.setup._asdict(), "number": self.number, "id": self.id}
+        guided = "yes" if self.setup.guided else None
+        query = {**self.setup._asdict(), "guided": guided, "number": self.number, "id": self.id}
         return query | ({"moves": ".".join(self.moves)} if self.moves else {})
 
     def with_decision(self, decision: str) -> GameAddress:
@@ -72,6 +74,7 @@ def parse_setup(values: Mapping[str, str]) -> GameSetup:
         seat,
         seed,
         _parse_text_field(values, "name"),
+        values.get("guided") == "yes",
     )
 
 

@@ -19,6 +19,7 @@ from runners.play.session import AgentFailedError, Opponent, PreparedGame, Sessi
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import BackgroundJob, BackgroundPool
 from runners.web.play.addresses import RESIGN, GameAddress, GameSetup, create_web_game_id
+from runners.web.play.guide import Guide, build_guide
 from runners.web.play.series import SeriesBook, SeriesStanding, count_half_points
 from runners.web.site import Site
 
@@ -90,7 +91,7 @@ class WebGame:
         self.start_address = start_address
         self.prepared = prepared_game
         self.serial = next(_serials)
-        self.aids = set(aids)
+        self.aids = {*aids, "hint"} if start_address.setup.guided else set(aids)
         self.moves: tuple[str, ...] = ()  # the current decisions: those of the form that was sent last
         self.log_entry: tuple[str, int] | None = None  # run id and game number, once the game is logged
         self.log_error = ""  # why the game could not be logged
@@ -98,6 +99,7 @@ class WebGame:
         self.lock = threading.Lock()  # guards the attributes above; not held while the agent thinks
         self._thinking = threading.Lock()
         self._answers: TurnsByGame = {}
+        self._guides: dict[Game, Guide] = {}  # of a guided game
         self._started = time.perf_counter()
 
     def replay(self, moves: Sequence[str]) -> GameState:
@@ -115,6 +117,8 @@ class WebGame:
         with self._thinking:
             opponent = self.prepared.opponent
             state = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
+            if self.start_address.setup.guided and not state.session.is_over:
+                self._guides[state.game] = build_guide(state.game)
         with self.lock:
             if state.session.is_over and tuple(moves) == self.moves:
                 self._log_game(state.game)
@@ -131,6 +135,10 @@ class WebGame:
                 count_half_points(state.game.winner, setup.seat),
                 is_aided=bool(self.aids),
             )
+
+    def find_guide(self, game: Game) -> Guide | None:
+        """Return the help for the person's decision in ``game``, or None if this is no guided game."""
+        return self._guides.get(game)
 
     def is_to_be_logged(self, moves: Sequence[str]) -> bool:
         """Return whether ``moves`` are the current decisions and end a game that is not in the archive yet."""

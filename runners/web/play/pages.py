@@ -30,9 +30,10 @@ from runners.web.background import BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import FormFields, find_session_or_client_address, redirect_to, render_page
 from runners.web.play.addresses import GAME_PATH, RESIGN, GameAddress, GameSetup, parse_address, parse_setup
 from runners.web.play.games import GameState, WebGame, WebGameService
+from runners.web.play.guide import Guide
 from runners.web.play.series import LevelOffer, count_half_points, find_level_offer, format_score
 from runners.web.site import Site, find_site
-from runners.web.tiles import DecisionTile, build_filled_cell_tile, build_taken_piece_tile, describe_piece
+from runners.web.tiles import Badge, DecisionTile, build_filled_cell_tile, build_taken_piece_tile, describe_piece
 
 router = APIRouter()
 
@@ -155,7 +156,11 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
         hint_result, pending = pending.get_result_or_raise_work_error(), None  # raises what went wrong
         state = game.replay(address.moves)
     view = build_game_view(
-        state, parse_piece(piece) if piece else NONE, hint_result, is_logged=game.log_entry is not None
+        state,
+        parse_piece(piece) if piece else NONE,
+        hint_result,
+        is_logged=game.log_entry is not None,
+        guide=game.find_guide(state.game),
     )
     return _render_game_page(request, address, game, state, view, pending)
 
@@ -302,14 +307,17 @@ class GameView(NamedTuple):
     yours: bool  # the next decision is the person's
     text: str  # the plies so far, as notation
     hints: list[str]
+    guide: list[str]  # sentences of the help in a guided game
 
 
-def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False) -> GameView:
+def build_game_view(
+    state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False, guide: Guide | None = None
+) -> GameView:
     """Build the view of a game.
 
     ``chosen_piece`` is the piece that the person chose to place, or NONE; it is used only under rules that let the
     mover choose. ``is_logged`` says that the game is in the archive. The view of a logged game offers no decisions, not
-    even at an earlier moment of the game.
+    even at an earlier moment of the game. ``guide`` is the help for the decision in a guided game, or None.
     """
     game = state.game
     yours = not (is_logged or state.session.is_over or state.thinking)
@@ -320,9 +328,15 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
         for recommended in (hint.best if hint and yours else ())
         for word in (recommended, recommended.partition("@")[0])
     }
+    shown_guide = guide if guide and yours else Guide([])
+    marked = best | shown_guide.good
+
+    def mark(tile: DecisionTile) -> DecisionTile:
+        return _mark_hint(_add_badge(tile, shown_guide.badges), marked)
+
     return GameView(
-        [_mark_hint(_build_cell_tile(game, next_decision, cell, hand), best) for cell in range(CELLS)],
-        [_mark_hint(_build_piece_tile(game, next_decision, piece, hand), best) for piece in range(PIECES)],
+        [mark(_build_cell_tile(game, next_decision, cell, hand)) for cell in range(CELLS)],
+        [mark(_build_piece_tile(game, next_decision, piece, hand)) for piece in range(PIECES)],
         hand,
         [] if hand == NONE else list_attribute_words(hand),
         _describe_task(next_decision, hand),
@@ -330,7 +344,14 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
         yours,
         format_game(game.plies),
         hint.lines if hint and yours else [],
+        shown_guide.lines,
     )
+
+
+def _add_badge(tile: DecisionTile, badges: Mapping[str, Badge]) -> DecisionTile:
+    """Return the tile with the badge of the decision that pressing it makes, if there is one."""
+    badge = badges.get(tile.decision)
+    return tile if badge is None else tile._replace(badge=badge, label=f"{tile.label}: {badge.words}")
 
 
 def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:
