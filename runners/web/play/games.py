@@ -136,6 +136,11 @@ class WebGame:
                 is_aided=bool(self.aids),
             )
 
+    def is_guide_due(self, state: GameState) -> bool:
+        """Return whether a decision of the person in a guided game has no help yet, because it is being computed."""
+        is_persons = not (state.thinking or state.session.is_over)
+        return self.start_address.setup.guided and is_persons and state.game not in self._guides
+
     def find_guide(self, game: Game) -> Guide | None:
         """Return the help for the person's decision in ``game``, or None if this is no guided game."""
         return self._guides.get(game)

@@ -1,7 +1,7 @@
 """The help of a first game: what the person decides now, what to look at, and which decisions lose at once.
 
-The help looks one turn ahead, as a teacher at the board would. It is computed without a search, together with the
-agent's turn.
+The help says what loses at once, as a teacher at the board would, and marks what the hint recommends. It is computed
+together with the agent's turn.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ATTRIBUTES_LINE = (
     "Every piece is high or low, coloured or not, solid or hollow, square or round. Four in a line that share one of "
     "these win."
 )
-GIFT_LINE = "A gift is safe if your opponent cannot finish a line with it at once. The marked pieces are safe."
-COUNTS_LINE = "The number on a cell counts the pieces that you can then give safely. More are better, and 0 loses."
-
+GIFT_LINE = "A gift is safe if your opponent cannot finish a line with it at once."
+COUNTS_LINE = "The number on a cell counts the pieces that you can then give safely; with 0 you lose."
 PLY_LINE = "You choose the piece and its cell. After a marked choice your opponent cannot finish a line either."
+GUIDE_SECONDS = 0.5  # of a search for exact values; it finds them except in some early positions
 
 
 class Guide(NamedTuple):
@@ -48,7 +48,7 @@ def build_guide(game: Game) -> Guide:
 
 
 def _guide_placement(game: Game) -> Guide:
-    hint, hand = find_hint(game, seconds=0), format_piece(game.hand)
+    hint, hand = find_hint(game, GUIDE_SECONDS), format_piece(game.hand)
     if _wins(game, hint.best):
         return Guide([*hint.lines, "Place it there, and you have won."], frozenset(hint.best))
     if not game.pieces_left:
@@ -58,21 +58,23 @@ def _guide_placement(game: Game) -> Guide:
         format_cell(cell): Badge("draw" if count else "loss", str(count), format_count_with_noun(count, "safe gift"))
         for cell, count in counts.items()
     }
-    advice = COUNTS_LINE if any(counts.values()) else hint.lines[-1]
-    return Guide([hint.lines[0], advice], frozenset(hint.best), badges)
+    counted = [COUNTS_LINE] if any(counts.values()) else []
+    return Guide([hint.lines[0], *counted, hint.lines[-1]], frozenset(hint.best), badges)
 
 
 def _guide_gift(game: Game) -> Guide:
-    hint = find_hint(game, seconds=0)
-    losing = {format_piece(piece) for piece in game.pieces_left} - {*hint.best}
+    hint = find_hint(game, GUIDE_SECONDS)
+    safe = find_safe_gifts_or_counts_by_cell(game).gift_mask
+    losing = [format_piece(piece) for piece in game.pieces_left if not safe >> piece & 1]
     badges = {name: Badge("loss", "loses", "your opponent finishes a line with it") for name in losing}
-    if not losing:  # a mark on every piece would say nothing
-        return Guide([hint.lines[0]])
-    return Guide([hint.lines[0], GIFT_LINE] if hint.best else hint.lines, frozenset(hint.best), badges)
+    lines = hint.lines if hint.is_solved else hint.lines[:1]
+    if len(hint.best) == len(game.pieces_left):  # a mark on every piece would say nothing
+        return Guide(lines)
+    return Guide([GIFT_LINE, *lines] if safe else lines, frozenset(hint.best), badges)
 
 
 def _guide_ply(game: Game) -> Guide:
-    hint = find_hint(game, seconds=0)
+    hint = find_hint(game, GUIDE_SECONDS)
     good = {word for decision in hint.best for word in (decision, decision.partition("@")[0])}
     if _wins(game, hint.best) or not hint.best:
         return Guide(hint.lines, frozenset(good))

@@ -94,9 +94,7 @@ def build_turn_lessons() -> Sequence[BoardLesson]:
     return (
         BoardLesson("1. You are given a piece", "Your opponent chooses it.", given, "In your hand"),
         BoardLesson("2. You place it", "On any empty cell.", placed),
-        BoardLesson(
-            "3. You give a piece", "Any piece that is left. Your opponent places it.", gave, "You give"
-        ),
+        BoardLesson("3. You give a piece", "Any piece that is left. Your opponent places it.", gave, "You give"),
         BoardLesson("Beware", "A high piece finishes a line on d2, so give a low one.", loses, "This gift loses"),
     )
 

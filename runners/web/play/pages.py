@@ -152,8 +152,11 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
             return _render_resume_page(request, address)
     elif hint and "hint" in game.aids and not state.session.is_over:
         pending = games.find_hint_job(game, address.moves)
+    elif game.is_guide_due(state):
+        pending = games.find_turn_job(game, address.moves)
     if pending and pending.wait():
-        hint_result, pending = pending.get_result_or_raise_work_error(), None  # raises what went wrong
+        result, pending = pending.get_result_or_raise_work_error(), None  # raises what went wrong
+        hint_result = result if isinstance(result, Hint) else None
         state = game.replay(address.moves)
     view = build_game_view(
         state,
