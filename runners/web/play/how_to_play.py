@@ -89,7 +89,7 @@ def build_turn_lessons() -> Sequence[BoardLesson]:
     """Build the boards that show a turn: a gift, its placement, the next gift, and a gift that loses."""
     given, placed, gave, loses = map(
         _parse_game,
-        (".3../..A./..../4... 6", ".3../..A./.6../4... -", ".3../..A./.6../4... B", "..../8A9./..6./.... E"),
+        (".3../..A./..../4... 6", ".3../..A./.6../4... -", ".3../..A./.6../4... B", "..../8E9./..6./.... B"),
     )
     return (
         BoardLesson("1. You are given a piece", "Your opponent chooses it.", given, "In your hand"),
