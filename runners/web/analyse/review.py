@@ -20,7 +20,7 @@ from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob
 from runners.web.tiles import MISTAKE_MARKS, LineStep
 
 
-class Mistake(NamedTuple):
+class ReviewedMistake(NamedTuple):
     """A decision that gave up exact value."""
 
     ply: int
@@ -35,7 +35,7 @@ class SideReview(NamedTuple):
     """The known mistakes of one side."""
 
     name: str
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[ReviewedMistake, ...]
 
 
 class ReviewTile(NamedTuple):
@@ -50,7 +50,7 @@ class FirstMistake(NamedTuple):
     """The first known mistake of a game, on a board, beside a choice that would have kept the value."""
 
     name: str  # who made it
-    mistake: Mistake
+    mistake: ReviewedMistake
     better: str  # a sentence about better choices; "" while they are searched for
     cells: tuple[ReviewTile, ...]
     gifts: tuple[ReviewTile, ...]  # the piece given and a better one, if the mistake was a gift
@@ -146,11 +146,10 @@ def _count_unjudged_decisions(line: AnalysisLine, values: AnalysisValues | None)
 def _describe_unjudged_decisions(count: int, searching: bool, reason: str) -> str:
     if not count:
         return ""
-    decisions = "first decision" if count == 1 else f"first {count} decisions"
+    decisions = format_count_with_noun(count, "early decision")
     if searching:
-        return f"The solver is still at work on the {decisions}."
-    verb = "is" if count == 1 else "are"
-    return f"The {decisions} {verb} not solved{f': {reason}' if reason else ''}."
+        return f"The solver is still at work on {decisions}."
+    return f"{decisions} {'is' if count == 1 else 'are'} not solved{f': {reason}' if reason else ''}."
 
 
 def _describe_resignation(line: AnalysisLine, values: AnalysisValues | None) -> str:
@@ -164,12 +163,12 @@ def _describe_resignation(line: AnalysisLine, values: AnalysisValues | None) -> 
     return f"The position in which {line.names[game.seat]} resigned was a {VALUE_NAMES[value_for_seat]}."
 
 
-def _build_mistake(line: AnalysisLine, values: AnalysisValues, at: int) -> Mistake:
+def _build_mistake(line: AnalysisLine, values: AnalysisValues, at: int) -> ReviewedMistake:
     game = line.games[at]
     change = values.find_values_around(at, game.seat)
     if change is None:
         raise ValueError(f"decision {at} is not judged")
-    return Mistake(
+    return ReviewedMistake(
         len(game.plies),
         _describe_action(game, line.words[at]),
         MISTAKE_MARKS[change.regret],

@@ -86,11 +86,11 @@ def test_what_is_not_solved_is_said_and_a_first_mistake_is_called_known() -> Non
     count = len(line.words)
     values = AnalysisValues((*(None for _ in range(count - 3)), 0, -1, -1, -1))
     review = build_review(line, values, None, searching=False, reason="20 seconds were not enough")
-    assert review.unjudged == f"The first {count - 3} decisions are not solved: 20 seconds were not enough."
+    assert review.unjudged == f"{count - 3} early decisions are not solved: 20 seconds were not enough."
     assert (review.complete, [step.kind for step in review.steps[:2]]) == (False, ["", ""])
     assert sum(len(side.mistakes) for side in review.sides) <= 1
     none = build_review(line, None, None, searching=True, reason="")
-    assert none.unjudged == f"The solver is still at work on the first {count} decisions."
+    assert none.unjudged == f"The solver is still at work on {count} early decisions."
     assert (none.summary, none.sides, none.first) == ("", (), None)
 
 
