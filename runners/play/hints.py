@@ -146,8 +146,8 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
     tempting = [piece for piece in safe if piece not in best]
     verb = "is" if len(tempting) == 1 else "are"
     given_up = f"{'gives' if verb == 'is' else 'give'} up the {VALUE_WORDS[exact.value]} later"
-    why = f" {format_pieces(tempting)} {verb} safe now, but {given_up}." if tempting else ""
-    return Hint([line, f"{_describe_value(exact)}, kept by: {format_pieces(best)}.{why}"], format_pieces(best).split())
+    why = f"{format_pieces(tempting)} {verb} safe now, but {given_up}." if tempting else "Every safe gift keeps it."
+    return Hint([line, f"{_describe_value(exact)}, kept by: {format_pieces(best)}. {why}"], format_pieces(best).split())
 
 
 def _find_placement_hint(game: Game, view: Position, first_line: str, seconds: float) -> Hint:
