@@ -228,6 +228,11 @@ class Kernel:
                 self.load_while_compiling()
         return self._dispatcher
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the kernel has been called or loaded in this process."""
+        return self._dispatcher is not None
+
     def load_while_compiling(self) -> Any:
         """Load the kernel in a thread that may be compiling a caller of this kernel, and return numba's dispatcher.
 

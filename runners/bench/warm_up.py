@@ -15,32 +15,40 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from agents.base.player import list_accepted_choosers
+from agents.learning.line_features import build_feature_words
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exchange.export import ExportRequest, read_episodes, write_export_to_stream
 from analytics.exchange.text import Tags, parse_games
 from analytics.policies.kinds.dataset import load_dataset
+from analytics.policies.kinds.line_fit import build_stage_fit
 from analytics.questions.openings import EMPTY_BOARD, explore_position
 from analytics.questions.selection import select_games
 from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import index_runs
 from analytics.tables.verification.archive import verify_archive
+from quarto.batch import Batch
 from quarto.jit import ensure_usable_cache_directory, load_imported_kernels
+from quarto.perft import decode_board_keys, generate_key_layers, perft
+from quarto.rng import Streams
 from quarto.sources import KERNEL_PACKAGES, OTHER_PACKAGES, source_fingerprint
+from quarto.views import BatchView, Position
 from runners.arena.execution import execute_request
 from runners.arena.executors.base import Task, Worker
 from runners.arena.executors.processes import Processes
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import ArchiveOptions
-from runners.config.agents import load_agent
+from runners.config.agents import agent_from_label, load_agent
 from runners.config.yaml_options import KIND_GROUP, list_options, load_option, load_rules
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.learning.training.policy_build import build_kind
+from runners.library.learning import train
 from runners.play.hints import find_hint
 from runners.play.session import AgentOpponent, Session
 
@@ -120,6 +128,9 @@ def list_archive_steps(root: Path) -> list[WarmUpStep]:
         ("openings", partial(index_and_query_openings, root)),
         ("verify", partial(verify_archive_ignoring_problems, root)),
         ("policies", partial(derive_policies, root)),
+        ("learning", partial(train_and_judge, root)),
+        ("questions", partial(ask_questions, root)),
+        ("boards", count_and_list_boards),
     ]
 
 
@@ -160,6 +171,10 @@ def play_python_agents(root: Path) -> None:
         for interface in ("choose", "play")
     )
     play_games(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
+    batch = BatchView(Batch.from_positions([Position.parse("0.6F/.3A./..5./C..9 7").packed]), load_rules("classic"))
+    for pieces in (None, np.zeros(1, np.int64)):
+        batch.winning_cells(pieces)
+    Streams(np.zeros(1, np.uint64)).draw(0)
 
 
 def load_agent_and_training_kernels() -> None:
@@ -188,6 +203,7 @@ def index_and_query_openings(root: Path) -> None:
     frames = [
         POSITIONS_TABLE.read_frames(archive, run_id, indexed_range)
         for indexed_range in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
+        for _ in range(2)  # tables with equal keys, which are merged row by row
     ]
     POSITIONS_TABLE.build_parent(frames, archive.load_run(run_id), (0, 1))
     with open_archive(root) as opened:
@@ -201,6 +217,30 @@ def derive_policies(root: Path) -> None:
     for kind in list_options(KIND_GROUP):
         build_kind(kind, load_option(KIND_GROUP, kind)).derive(dataset, 1)
     build_kind("line_values", {**load_option(KIND_GROUP, "line_values"), "method": "cloning"}).derive(dataset, 1)
+    build_stage_fit(build_feature_words(dataset.rules), units=1, seed=0)  # with hidden units, as from 50,000 games on
+
+
+def train_and_judge(root: Path) -> None:
+    """Train a policy in so many games that its table grows, and let it play."""
+    train(archive=root, trainer="q_placement", **{"trainer.games": 2_000, "policy.name": "warm", "progress": False})
+    learner = agent_from_label("q_placement(policy=warm)", root)
+    play_games(RunSpec(load_rules("classic"), (learner, load_agent("random")), ((0, 1),), 1, 0), root)
+
+
+def ask_questions(root: Path) -> None:
+    """Ask an archive the questions that replay its games."""
+    with open_archive(root) as opened:
+        opened.mistakes()
+        opened.ordered_openings(2).collect()
+        opened.sql("SELECT * FROM boards LIMIT 1")
+
+
+def count_and_list_boards() -> None:
+    """Count games and boards of a few pieces, and list the boards as a tablebase does."""
+    rules = load_rules("classic")
+    perft(rules, 2)
+    for keys in generate_key_layers(rules, 2):
+        decode_board_keys(keys, rules)
 
 
 def annotate_last_decisions(root: Path) -> None:
