@@ -81,7 +81,7 @@ BatchTurnKernel = Callable[[TurnKernel, Any, Any, Lockstep, int, int], None]
 def decide_by_calls(
     turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, seed_offset: int, first_positions: int
 ) -> None:
-    """Call ``turn`` for each position, as ``decide_turns`` does. This is the batch kernel of most agents."""
+    """Call ``turn`` for each position, as ``decide_turns`` does. It stands in for a batch kernel."""
     decide_turns(turn, agent, rules, state, seed_offset, first_positions)
 
 
@@ -218,10 +218,10 @@ class KernelPlayer(BatchPlayer):
         turn: TurnKernel,
         knowledge: Knowledge,
         rules: Rules,
-        batch_kernel: BatchTurnKernel = decide_by_calls,
+        batch_kernel: BatchTurnKernel | None = None,
     ) -> None:
         self.turn = load_kernel(turn)  # compiled now, so that a faulty kernel is refused before it plays
-        self.batch_turn = load_kernel(batch_kernel)
+        self._batch_turn = None if batch_kernel is None else load_kernel(batch_kernel)
         self._kernels = turn, batch_kernel
         self.rules = rules
         self.game_words = knowledge.game_words
@@ -248,12 +248,17 @@ class KernelPlayer(BatchPlayer):
         return KernelPlayer(*self._arguments)
 
     @property
-    def seat_arguments(self) -> tuple[Any, Any, Any]:
-        """The arguments of this player for a kernel that plays whole games: two compiled functions and a record."""
-        return self.batch_turn, self.turn, self.agent
+    def has_batch_kernel(self) -> bool:
+        """Whether the agent has a batch kernel of its own."""
+        return self._batch_turn is not None
 
     @property
-    def _arguments(self) -> tuple[TurnKernel, Knowledge, Rules, BatchTurnKernel]:
+    def batch_turn(self) -> Any:
+        """The compiled function that takes the turns of a batch: the agent's batch kernel, or calls of its kernel."""
+        return self._batch_turn or load_kernel(decide_by_calls)
+
+    @property
+    def _arguments(self) -> tuple[TurnKernel, Knowledge, Rules, BatchTurnKernel | None]:
         """The arguments from which this player was built."""
         turn, batch_kernel = self._kernels
         return turn, self._knowledge, self.rules, batch_kernel
@@ -261,7 +266,7 @@ class KernelPlayer(BatchPlayer):
     @classmethod
     def resume(
         cls,
-        player_arguments: tuple[TurnKernel, Knowledge, Rules, BatchTurnKernel],
+        player_arguments: tuple[TurnKernel, Knowledge, Rules, BatchTurnKernel | None],
         memories: NDArray[np.uint64],
         slots: range,
         scratch: NDArray[np.uint64],
@@ -605,8 +610,7 @@ def build_player(agent: Agent, rules: Rules, label: str) -> BatchPlayer:
         return player
     check_choosers(list_accepted_choosers(agent), rules, label)
     if isinstance(agent, KernelAgent):
-        batch_kernel = agent.batch_kernel or decide_by_calls
-        late = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules, batch_kernel)
+        late = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules, agent.batch_kernel)
         early = agent.early(rules)
         return late if early is None else StagedPlayer(build_player(early[1], rules, label), late, early[0])
     return PythonPlayer(prepare_python_agent(agent, rules, label))

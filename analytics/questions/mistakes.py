@@ -20,6 +20,12 @@ from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import build_symmetries
 
 CANDIDATES = 20_000  # blunders, the worst first, whose positions are compared up to symmetry
+CANDIDATES_OF_AGENT = 2_000  # of each agent, where agents are asked for together
+
+BLUNDERS = """
+    SELECT {agent} AS agent, run_id, game_id, ply, kind, regret, value_before, saving, choices
+    FROM decisions WHERE regret > 0 AND (\n{condition}\n)"""
+WORST_FIRST = "regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind"
 
 DECISION_SUMMARIES = {
     **dict.fromkeys(("agent", "kind"), pl.String()),
@@ -111,36 +117,57 @@ def find_worst_mistakes(archive: OpenArchive, condition: str, count: int) -> lis
     number of blunders, largest first. Positions in which the choices that keep the value have not been counted come
     last.
     """
+    rows = BLUNDERS.format(agent="''", condition=condition)
+    blunders = archive.sql(f"{rows} ORDER BY {WORST_FIRST} LIMIT {CANDIDATES}")
+    return _select_worst_mistakes(archive, blunders, count).get("", [])
+
+
+def find_worst_mistakes_by_agent(archive: OpenArchive, condition: str, count: int) -> dict[str, list[Mistake]]:
+    """Return, by label, the ``count`` worst mistakes of each agent: see ``find_worst_mistakes``.
+
+    The archive is asked once for all agents. Agents without a mistake are left out.
+    """
     blunders = archive.sql(
-        f"SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
-        f"WHERE regret > 0 AND (\n{condition}\n) "
-        f"ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
+        f"{BLUNDERS.format(agent='agent', condition=condition)} "
+        f"QUALIFY row_number() OVER (PARTITION BY agent ORDER BY {WORST_FIRST}) <= {CANDIDATES_OF_AGENT} "
+        f"ORDER BY agent, {WORST_FIRST}"
     )
+    return _select_worst_mistakes(archive, blunders, count)
+
+
+def _select_worst_mistakes(archive: OpenArchive, blunders: pl.DataFrame, count: int) -> dict[str, list[Mistake]]:
+    """Select the ``count`` worst mistakes of each ``agent`` in a frame of blunders, of each agent the worst first."""
+    if blunders.is_empty():
+        return {}
     plies = read_ply_rows(archive, blunders.select("run_id", "game_id"))
     rules = {record.run_id: record.rules for record in archive.archive.load_runs()}
+    runs_by_rules = dict[Rules, list[str]]()
+    for run_id in blunders["run_id"].unique(maintain_order=True):
+        runs_by_rules.setdefault(rules[run_id], []).append(run_id)
     placed_decisions = [
-        _add_canonical_positions(decisions, plies, rules[run_id])
-        for (run_id,), decisions in blunders.partition_by("run_id", maintain_order=True, as_dict=True).items()
+        _add_canonical_positions(blunders.filter(pl.col("run_id").is_in(run_ids)), plies, run_rules)
+        for run_rules, run_ids in runs_by_rules.items()
     ]
-    if not placed_decisions:
-        return []
-    key_columns = ["rules", "kind", "occupied", "lanes"]
-    order = ["regret", pl.col("saving") / pl.col("choices"), "missed", *key_columns]
+    key_columns = ["agent", "rules", "kind", "occupied", "lanes"]
+    order = ["agent", "regret", pl.col("saving") / pl.col("choices"), "missed", *key_columns[1:]]
     worst = (
         pl.concat(placed_decisions)
         .sort("regret", descending=True, maintain_order=True)
         .group_by(key_columns, maintain_order=True)
         .agg(pl.all().first(), missed=pl.len())
-        .sort(order, descending=[True, True, True, *[False] * len(key_columns)], nulls_last=True)
+        .sort(order, descending=[False, True, True, True, *[False] * (len(key_columns) - 1)], nulls_last=True)
+        .group_by("agent", maintain_order=True)
         .head(count)
     )
-    return [
-        _build_mistake_in_canonical_position(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)
-    ]
+    mistakes = dict[str, list[Mistake]]()
+    for row in worst.iter_rows(named=True):
+        mistake = _build_mistake_in_canonical_position(row, plies, rules[row["run_id"]])
+        mistakes.setdefault(row["agent"], []).append(mistake)
+    return mistakes
 
 
 def _add_canonical_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Add the name of the rules and the canonical position (``lanes``, ``occupied``) to the decisions of one run.
+    """Add the name of the rules and the canonical position (``lanes``, ``occupied``) to decisions by these rules.
 
     ``plies`` has the plies of the games of these decisions, from which the positions follow.
     """

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ from quarto.batch import Block
 from quarto.errors import FailureError
 
 EVALUATIONS_FOLDER = "evaluations"
+GAMES_A_UNIT = 2  # at most
 ROWS_IN_MEMORY = 1 << 20  # of a file from which a few games are read: that many are in memory at a time
 
 
@@ -178,22 +179,37 @@ def read_rows(
         FailureError: The file is missing or damaged.
 
     """
-    schema, size = TABLE_SCHEMAS[table], None if game_ids is None else ROWS_IN_MEMORY
+    size = None if game_ids is None else ROWS_IN_MEMORY
+    return _read_and_select_units(archive, run_id, stored, table, size, lambda parts: [*_select_games(game_ids, parts)])
+
+
+def read_first_plies(archive: ArchiveStore, run_id: str, stored: StoredRange, ply_count: int) -> pl.DataFrame:
+    """Read the rows of the first ``ply_count`` plies of a range of games, and perhaps some rows of later plies.
+
+    A file is sorted by ply, so these rows are at its beginning. Raises ``FailureError`` if the file is missing or
+    damaged, also where it is not read.
+    """
+    units = archive.resolve_slice_to_file(run_id, stored).units
+    return _read_and_select_units(
+        archive, run_id, stored, "plies", GAMES_A_UNIT * units * ply_count, lambda parts: [*islice(parts, 1)]
+    )
+
+
+def _read_and_select_units(
+    archive: ArchiveStore,
+    run_id: str,
+    stored: StoredRange,
+    table: str,
+    part_rows: int | None,
+    select_rows: Callable[[Iterable[pl.DataFrame]], list[pl.DataFrame]],
+) -> pl.DataFrame:
+    """Read the file of a range in parts, apply ``select_rows`` to the parts, and keep the rows of the range's units."""
+    schema = TABLE_SCHEMAS[table]
     try:
-        parts = [
-            *_select_games(
-                game_ids,
-                read_file_in_parts(
-                    archive.backend, archive.find_path_of_containing_file(table, run_id, stored), schema, size
-                ),
-            )
-        ]
+        path = archive.find_path_of_containing_file(table, run_id, stored)
+        parts = select_rows(read_file_in_parts(archive.backend, path, schema, part_rows))
     except FileNotFoundError:
-        parts = [
-            *_select_games(
-                game_ids, [_read_rows_from_replacing_file(ArchiveStore(archive.root), run_id, stored, table)]
-            )
-        ]
+        parts = select_rows([_read_rows_from_replacing_file(ArchiveStore(archive.root), run_id, stored, table)])
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
     if stored.is_file:
         return rows

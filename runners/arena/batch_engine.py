@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from runners.hosting.lockstep import (
     GameNumbers,
     draw_openings,
     give_first_gifts_and_count,
+    play_batches_to_end,
     play_to_end,
     play_turns_and_count_running,
     set_up_and_count_games,
@@ -39,6 +40,7 @@ MAX_BLOCK_PAIRS = 16384
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY_BYTES = 1 << 28
 GRACE_SECONDS = 2.0  # time after a request to stop in which a block may end
+BATCH_KERNEL_GAMES = 64  # games in lockstep from which a batch kernel saves more time than numba takes to pass it
 ROUNDING_TOLERANCE = 1e-6  # of a unit: a sum of fractions that should be whole may be a little less
 
 
@@ -395,8 +397,8 @@ class BlockHalf:
         if self.evaluations is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         self.set_up()
-        seats, span = (*zero.seat_arguments, *one.seat_arguments), (self.opening_plies, self.size)
-        play = load_kernel(play_to_end)  # an error of compiling it is none of a turn
+        play, seats = _choose_kernel_and_seats(zero, one, self.size)  # an error of compiling it is none of a turn
+        span = self.opening_plies, self.size
         try:
             play(*seats, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # turns are then requested one by one, to find the game that it forfeits
@@ -435,3 +437,11 @@ class BlockHalf:
             for i in np.flatnonzero(is_illegal)[:1]:
                 answer = int(turns.cells[i]), int(turns.gifts[i])
                 guarded.log_first_illegal_turn(player, old_state[0].position(i), int(rng.seeds[i]), answer)
+
+
+def _choose_kernel_and_seats(zero: KernelPlayer, one: KernelPlayer, games: int) -> tuple[Any, tuple[Any, ...]]:
+    """Return the kernel that plays this many games in lockstep, and its arguments for both seats."""
+    if games >= BATCH_KERNEL_GAMES and (zero.has_batch_kernel or one.has_batch_kernel):
+        seats = zero.batch_turn, zero.turn, zero.agent, one.batch_turn, one.turn, one.agent
+        return load_kernel(play_batches_to_end), seats
+    return load_kernel(play_to_end), (zero.turn, zero.agent, one.turn, one.agent)

@@ -2,34 +2,72 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import parse_location
 from analytics.store.files.local_files import find_backend
+from analytics.store.ranges import Ranges
 from analytics.tables.derived.definitions import INDEX_TABLES
-from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, list_index_chunks
+from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunks_as_sum, list_index_chunks
 from analytics.tables.derived.range_table import Chunk, record_increased_derived_units
 from analytics.tables.derived.threads import StoppedError
-from analytics.tables.upkeep.compaction import compact_positions_and_first_plies
+from analytics.tables.upkeep.compaction import compact_positions_and_first_plies, list_compaction_groups
 from runners.arena.executors.base import THREADS, Executor, Task, Worker, available_cores
+from runners.arena.heap import keep_freed_memory
 from runners.terminal.console import show_progress_bar_or_notes
+
+# The index gets one file for so many neighbouring files of games, at most. With more, a task would need more memory.
+SUMMED_FILES = 8
+SUMMED_TURNS = 1 << 24  # of all these files, at most: a turn takes 64 bytes at worst
+
+IndexChunks = tuple[Chunk[IndexExtent], ...]
 
 
 @dataclass(frozen=True)
-class IndexTask(Task[Chunk[IndexExtent], IndexSummary]):
-    """The task that indexes ranges of games."""
+class IndexTask(Task[IndexChunks, IndexSummary]):
+    """The task that indexes ranges of games, of which each group gets one file of each table."""
 
     root: str
 
-    def build_worker(self) -> Worker[Chunk[IndexExtent], IndexSummary]:
+    def build_worker(self) -> Worker[IndexChunks, IndexSummary]:
         archive = ArchiveStore.open(parse_location(self.root))
-        return lambda chunk, _stop: index_chunk(archive, chunk)  # a range takes a second
+        keep_freed_memory()
+        return lambda chunks, _stop: index_chunks_as_sum(archive, chunks)  # a range takes a fifth of a second
+
+
+def group_index_chunks(archive: ArchiveStore, chunks: Sequence[Chunk[IndexExtent]], workers: int) -> list[IndexChunks]:
+    """Group chunks so that each group can be written as one file: see ``index_chunks_as_sum``.
+
+    A group is a range that compaction could make. It has at most ``SUMMED_FILES`` files, and fewer if some of the
+    ``workers`` would otherwise have nothing to do. ``chunks`` come run by run.
+    """
+    groups, most_files = list[IndexChunks](), max(1, min(SUMMED_FILES, len(chunks) // workers))
+    for (run_id, extent), alike in itertools.groupby(chunks, lambda chunk: (chunk.run_id, chunk.extent)):
+        record, ranges = archive.load_run(run_id), {chunk.games.file: chunk for chunk in alike}
+        most_units = SUMMED_TURNS // (max(1, extent.end_ply) * record.unit_line.games_a_pair)
+        summed = {
+            group.children[0]: group.children
+            for group in list_compaction_groups(
+                Ranges(ranges), record.end_unit, partial(_are_within_units, most_units), most_files
+            )
+        }
+        inner = {stored for children in summed.values() for stored in children[1:]}
+        groups += [
+            tuple(ranges[stored] for stored in summed.get(first, (first,))) for first in ranges if first not in inner
+        ]
+    return groups
+
+
+def _are_within_units(most_units: int, children: Ranges) -> bool:
+    return children.units <= most_units
 
 
 class IndexOutcome(NamedTuple):
@@ -69,11 +107,12 @@ def index_and_compact_sums(
     """
     chunks = list_index_chunks(archive, runs, end_ply)
     stop, cores = stop or threading.Event(), threads or available_cores()
+    groups = group_index_chunks(archive, chunks, cores)
     games_a_pair = {run_id: archive.load_run(run_id).unit_line.games_a_pair for run_id in runs}
     total, compacted_files = IndexSummary(), 0
     with show_progress_bar_or_notes("indexing", "games", visible=bool(chunks)) as bar:
         bar.start(sum(chunk.games.units * games_a_pair[chunk.run_id] for chunk in chunks))
-        for summary in executor.map(IndexTask(str(archive.root)), chunks, cores, stop):
+        for summary in executor.map(IndexTask(str(archive.root)), groups, cores, stop):
             total = total.add(summary)
             bar.advance(summary.games)
 

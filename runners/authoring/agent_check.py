@@ -129,14 +129,20 @@ def choose_turn(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASS
 
 
 def run_checks(
-    agent: AgentSpec, rules: Rules, seed: int, with_speed: bool = True, max_seconds: float = DEFAULT_SECONDS
+    agent: AgentSpec,
+    rules: Rules,
+    seed: int,
+    with_speed: bool = True,
+    max_seconds: float = DEFAULT_SECONDS,
+    opening_plies: int = 0,
 ) -> Iterator[CheckResult]:
     """Check an agent in games against itself, in games against ``random``, and in rare positions; yield the results.
 
     The agent plays twenty games against each of the two opponents, or fewer if it is so slow that the checks would take
-    longer than ``max_seconds``. With ``with_speed``, the last result reports the agent's speed.
+    longer than ``max_seconds``. Each game begins with ``opening_plies`` imposed plies. With ``with_speed``, the last
+    result reports the agent's speed.
     """
-    spec = RunSpec(rules, (agent, _build_random_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
+    spec = RunSpec(rules, (agent, _build_random_opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies)
     results, printed = list[CheckResult](), io.StringIO()
     with (
         silence_forfeit_log(),

@@ -20,6 +20,8 @@ from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from agents.base.player import list_accepted_choosers
 from agents.learning.line_features import build_feature_words
+from agents.learning.policy import compute_checked_board_pieces
+from agents.learning.position_rows import build_row_knowledge, enlarge_rows
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
 from analytics.exchange.export import ExportRequest, read_episodes, write_export_to_stream
@@ -31,6 +33,7 @@ from analytics.questions.selection import select_games
 from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
 from analytics.tables.derived.indexing import index_runs
+from analytics.tables.derived.turn_counts import TurnCounts, sum_turn_counts
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import Batch
 from quarto.jit import ensure_usable_cache_directory, load_imported_kernels
@@ -44,11 +47,10 @@ from runners.arena.executors.processes import Processes
 from runners.arena.request import RunRequest
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.arena.storage import ArchiveOptions
-from runners.config.agents import agent_from_label, load_agent
+from runners.config.agents import load_agent
 from runners.config.yaml_options import KIND_GROUP, list_options, load_option, load_rules
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.learning.training.policy_build import build_kind
-from runners.library.learning import train
 from runners.play.hints import find_hint
 from runners.play.session import AgentOpponent, Session
 
@@ -128,7 +130,7 @@ def list_archive_steps(root: Path) -> list[WarmUpStep]:
         ("openings", partial(index_and_query_openings, root)),
         ("verify", partial(verify_archive_ignoring_problems, root)),
         ("policies", partial(derive_policies, root)),
-        ("learning", partial(train_and_judge, root)),
+        ("tables", build_and_enlarge_policy_tables),
         ("questions", partial(ask_questions, root)),
         ("boards", count_and_list_boards),
     ]
@@ -205,6 +207,8 @@ def index_and_query_openings(root: Path) -> None:
         for indexed_range in archive.list_effective_ranges(run_id, POSITIONS_TABLE.name)
         for _ in range(2)  # tables with equal keys, which are merged row by row
     ]
+    for _ in sum_turn_counts([[TurnCounts.empty(1)], [TurnCounts.empty(1)]]):  # as with several files of games
+        pass
     POSITIONS_TABLE.build_parent(frames, archive.load_run(run_id), (0, 1))
     with open_archive(root) as opened:
         explore_position(opened, EMPTY_BOARD, imposed=True)
@@ -220,11 +224,12 @@ def derive_policies(root: Path) -> None:
     build_stage_fit(build_feature_words(dataset.rules), units=1, seed=0)  # with hidden units, as from 50,000 games on
 
 
-def train_and_judge(root: Path) -> None:
-    """Train a policy in so many games that its table grows, and let it play."""
-    train(archive=root, trainer="q_placement", **{"trainer.games": 2_000, "policy.name": "warm", "progress": False})
-    learner = agent_from_label("q_placement(policy=warm)", root)
-    play_games(RunSpec(load_rules("classic"), (learner, load_agent("random")), ((0, 1),), 1, 0), root)
+def build_and_enlarge_policy_tables() -> None:
+    """Check the board of a learned policy, as when a policy is loaded, and enlarge a table of such boards."""
+    lanes, occupied, hand, widths = (np.full(1, number, np.int64) for number in (0, 1, 1, 15))
+    compute_checked_board_pieces(lanes, occupied)
+    knowledge, _ = build_row_knowledge(np.zeros(1), (lanes, occupied, hand), widths)
+    enlarge_rows(knowledge)
 
 
 def ask_questions(root: Path) -> None:

@@ -112,9 +112,27 @@ def mistakes(
     output_mistakes(archive, positions, table, **filters)
 
 
+def _list_themes(incomplete: str) -> list[str]:
+    """List the themes of puzzles that begin with ``incomplete``, for shell completion."""
+    from analytics.exact.puzzle_themes import THEMES
+
+    return options.select_by_prefix(incomplete, list(THEMES))
+
+
 @puzzles_group.command("play")
 def play_puzzles(
     number: Annotated[int, Argument(help="The puzzle to begin with. The easy ones come first.")] = 1,
+    theme: Annotated[
+        str | None,
+        Option(
+            metavar="THEME",
+            help="Only puzzles of this theme: win, save, quiet (several gifts are safe, one is right) or rules (others "
+            "than classic).",
+            autocompletion=_list_themes,
+        ),
+    ] = None,
+    level: Annotated[int | None, Option(min=1, max=5, help="Only puzzles of this level: 1 (easy) to 5 (hard).")] = None,
+    rules: Annotated[str | None, options.rules_option("Only puzzles under these rules.")] = None,
     file: Annotated[Path | None, Option(help="A file that 'puzzles make' wrote. Default: the set that ships.")] = None,
     plain: Annotated[bool, Option("--plain", help="Plain text without pictures and colours.")] = False,
 ) -> None:
@@ -122,6 +140,7 @@ def play_puzzles(
 
     The command also works over a pipe, with one line for each turn.
     """
+    from analytics.exact.puzzle_themes import PuzzleFilter
     from analytics.exact.puzzles import load_shipped_puzzles, parse_puzzles
     from runners.exact.puzzle_dialogue import run_puzzles
     from runners.play.screens import build_screen
@@ -129,7 +148,7 @@ def play_puzzles(
     puzzles = (
         parse_puzzles(read_file(str(file)).decode(errors="replace"), str(file)) if file else load_shipped_puzzles()
     )
-    run_puzzles(puzzles, number, build_screen(plain))
+    run_puzzles(puzzles, number, build_screen(plain), PuzzleFilter(theme or "", level or 0, rules or ""))
 
 
 @puzzles_group.command("make")

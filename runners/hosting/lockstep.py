@@ -13,7 +13,7 @@ import numba
 from numba import types
 
 from agents.base.agent import AGENT_TYPE, ERROR_CELL, LATE_CELL, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.base.player import BATCH_TURN_TYPE, LOCKSTEP_TYPE, BatchTurnKernel
+from agents.base.player import BATCH_TURN_TYPE, LOCKSTEP_TYPE, BatchTurnKernel, decide_turns
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
 from quarto.bits import nth_bit, piece_to_lanes
 from quarto.jit import inline_function, int64, kernel, uint64
@@ -185,8 +185,42 @@ def write_outcomes(games: Games, game_in_pair: int, games_a_pair: int) -> None:
             games.winner[slot] = 1 - placer
 
 
+@inline_function
+def _make_turns_and_count_running(state: Lockstep, games: Games, rules: Any, opening: int, turn: int, size: int) -> int:
+    """Make the turns number ``turn`` that were just chosen in ``size`` games, and return how many games go on."""
+    if turn == opening and rules.mover_chooses == 0:
+        return give_first_gifts_and_count(state, games, opening, size)
+    return play_turns_and_count_running(state, games, rules, turn - 1, size)
+
+
+@kernel(types.void(*(TURN_TYPE, AGENT_TYPE) * 2, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
+def play_to_end(
+    turn_0: TurnKernel,
+    agent_0: Any,
+    turn_1: TurnKernel,
+    agent_1: Any,
+    rules: Any,
+    opening_plies_and_size: Any,
+    state: Lockstep,
+    games: Games,
+) -> None:
+    """Play until all games that ``set_up_and_count_games`` has set up have ended.
+
+    ``turn_0`` and ``agent_0`` take the turns of seat 0, ``turn_1`` and ``agent_1`` those of seat 1.
+    ``opening_plies_and_size`` is (number of imposed plies, number of games).
+    """
+    opening, size = opening_plies_and_size
+    for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
+        offset = turn_seed_offset(turn)
+        if (turn & 1) == 0:
+            decide_turns(turn_0, agent_0, rules, state, offset, size)
+        else:
+            decide_turns(turn_1, agent_1, rules, state, offset, size)
+        size = _make_turns_and_count_running(state, games, rules, opening, turn, size)
+
+
 @kernel(types.void(*(BATCH_TURN_TYPE, TURN_TYPE, AGENT_TYPE) * 2, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
-def play_to_end(  # noqa: PLR0913, PLR0917  (numba does not convert functions in a tuple)
+def play_batches_to_end(  # noqa: PLR0913, PLR0917  (numba does not convert functions in a tuple)
     batch_turn_0: BatchTurnKernel,
     turn_0: TurnKernel,
     agent_0: Any,
@@ -198,10 +232,10 @@ def play_to_end(  # noqa: PLR0913, PLR0917  (numba does not convert functions in
     state: Lockstep,
     games: Games,
 ) -> None:
-    """Play until all games that ``set_up_and_count_games`` has set up have ended.
+    """Play the same games as ``play_to_end``, whose turns are taken by batch kernels.
 
-    ``batch_turn_0``, ``turn_0`` and ``agent_0`` take the turns of seat 0, the next three arguments those of seat 1.
-    ``opening_plies_and_size`` is (number of imposed plies, number of games).
+    numba takes 25 microseconds to pass a function to a kernel, so this pays only for agents with a batch kernel of
+    their own, and for batches of many games.
     """
     opening, size = opening_plies_and_size
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
@@ -210,7 +244,4 @@ def play_to_end(  # noqa: PLR0913, PLR0917  (numba does not convert functions in
             batch_turn_0(turn_0, agent_0, rules, state, offset, size)
         else:
             batch_turn_1(turn_1, agent_1, rules, state, offset, size)
-        if turn == opening and rules.mover_chooses == 0:
-            size = give_first_gifts_and_count(state, games, opening, size)
-        else:
-            size = play_turns_and_count_running(state, games, rules, turn - 1, size)
+        size = _make_turns_and_count_running(state, games, rules, opening, turn, size)

@@ -11,7 +11,7 @@ SHARES = (0.1, 0.4, 1.0)  # of the budget: what a match was given is corrected a
 
 
 def share_games(
-    seconds_per_game: Mapping[K, float], played: Mapping[K, int], max_games: int, budget: float
+    seconds_per_game: Mapping[K, float], played: Mapping[K, int], max_games: Mapping[K, int], budget: float
 ) -> dict[K, int]:
     """Share a budget of time among matches, so that each gets the same time, and no match more than its games.
 
@@ -20,18 +20,18 @@ def share_games(
     Args:
         seconds_per_game: The pace of each match, in seconds a game.
         played: The number of games of each match that are played already. Their time is part of the budget.
-        max_games: The greatest number of games of a match, which is even.
+        max_games: The greatest number of games of each match, which is even.
         budget: The time for all matches together, in seconds.
 
     Returns:
         The number of games of each match: even, at least ``FIRST_GAMES``, at least the games that are played already,
-        and at most ``max_games``.
+        and at most its ``max_games``.
 
     """
-    limit = _find_equal_time([pace * max_games for pace in seconds_per_game.values()], budget)
+    limit = _find_equal_time([pace * max_games[match] for match, pace in seconds_per_game.items()], budget)
     games = dict[K, int]()
     for match, pace in seconds_per_game.items():
-        affordable = max_games if limit is None else min(max_games, int(limit / pace))
+        affordable = max_games[match] if limit is None else min(max_games[match], int(limit / pace))
         games[match] = max(FIRST_GAMES, affordable - affordable % 2, played.get(match, 0))
     return games
 

@@ -26,6 +26,8 @@ class EntryCheck(NamedTuple):
 def check_entries(league: League, isolation: str, max_seconds: float = DEFAULT_SECONDS) -> Iterator[EntryCheck]:
     """Check each entry, write a report beside it, and yield a summary. A broken entry does not stop the others.
 
+    As in the league, games begin with its imposed plies, and entries have its limits.
+
     Args:
         league: The league.
         isolation: The value of the key ``isolation`` of entries that are not the project's own.
@@ -45,7 +47,8 @@ def _run_entry_checks(league: League, entry: Entry, isolation: str, max_seconds:
     """Run the checks of ``qarena agents check`` on an entry. If it cannot be built, the only result says why."""
     try:
         spec = build_entry_spec(league, entry, isolation)
-        return list(run_checks(spec, league.rules, league.seed, max_seconds=max_seconds))
+        plies = league.opening_plies
+        return list(run_checks(spec, league.rules, league.seed, max_seconds=max_seconds, opening_plies=plies))
     except ArenaError as error:
         return [CheckResult("can play", False, remove_league_path(league.folder, str(error)))]
 

@@ -26,6 +26,7 @@ from runners.league.import_guard import refuse_imports_of_entries
 from runners.league.league_file import ENTRIES_FOLDER, LEAGUE_FILE, Entry, League, read_league
 
 SANDBOX, PROCESS = "sandbox", "process"
+SECONDS_KEYS = ("turn_seconds", "game_seconds")
 FOREIGN_KEYS = ("_target_", "files", "paths", "starts_programs", "reads", "default_player", "tactical")
 
 
@@ -147,17 +148,25 @@ def build_entry_spec(league: League, entry: Entry, isolation: str) -> AgentSpec:
         key: _resolve_paths(league.folder, value) if key in path_keys else value
         for key, value in entry.settings.items()
     }
+    # As among the limits of the league: the same limit must give the same run, and 20 and 20.0 are two texts.
+    settings |= {key: float(settings[key]) for key in SECONDS_KEYS if type(settings.get(key)) is int}
     folder = settings.get("folder")
     if "folder" in path_keys and folder is not None and not Path(folder).is_dir():
         raise RequestError(f"folder: {entry.settings['folder']!r:.200} is no folder in the folder of the league")
     if _has_third_party_code(entry.settings["agent"], yaml_settings):
         target = find_target(f"agent '{entry.settings['agent']}'", yaml_settings)
         check_agent_folder(league.folder, entry.settings["agent"], to_module_name(target))
-        settings = league.limits.to_settings() | {"isolation": isolation} | settings
+        settings = _drop_limit_of_sandboxes(league.limits.to_settings() | {"isolation": isolation}, entry) | settings
     if settings.get("isolation") == SANDBOX:
         for key in path_keys:
             check_visible_folder(league.folder, key, settings.get(key))
     return agent_from_entry({**settings, "name": entry.name}, league.root, trusted=True)
+
+
+def _drop_limit_of_sandboxes(limits: dict[str, Any], entry: Entry) -> dict[str, Any]:
+    """Return the limits of the league without that of processes if the entry plays in no sandbox, which it needs."""
+    is_sandboxed = entry.settings.get("isolation", limits["isolation"]) == SANDBOX
+    return {key: value for key, value in limits.items() if is_sandboxed or key != "processes"}
 
 
 def _resolve_paths(folder: Path, value: Any) -> Any:

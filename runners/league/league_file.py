@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import yaml
@@ -31,14 +32,25 @@ NAME_PATTERN = re.compile(r"[^\W_][\w-]{0,39}")  # of an entry: part of file nam
 DURATION_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 SECONDS_BY_UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 PLANS = SCHEDULES
+OPPONENTS = ("all", "anchors")  # that an entry may have
 ISOLATIONS = ("sandbox", "process")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A player of a league: its name, and the agent that it is."""
+    """A player of a league: its name, the agent that it is, whom it meets, and how often."""
 
     name: str
     settings: Mapping[str, Any]  # ``agent`` and its keys, as in ``agents=[…]`` of ``qarena run``
+    meets: str | None = None  # one of ``OPPONENTS``; None: as the plan of the league says
+    games: int | None = None  # of each of its matches, in place of the league's
+
+
+class Meeting(NamedTuple):
+    """Two entries that play a match, and the number of its games."""
+
+    first: str
+    second: str
+    games: int  # at most; even
 
 
 class LeagueLimits(msgspec.Struct, frozen=True):
@@ -46,7 +58,8 @@ class LeagueLimits(msgspec.Struct, frozen=True):
 
     turn_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     game_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    megabytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    megabytes: Annotated[int, msgspec.Meta(gt=0)] | None = None  # of each process
+    processes: Annotated[int, msgspec.Meta(gt=0)] | None = None  # and threads, in the sandbox of a player
 
     def to_settings(self) -> dict[str, float]:
         """Return the limits that are set, as keys of an agent."""
@@ -83,8 +96,8 @@ class League:
     seed: int
     opening_plies: int
     plan: str  # one of ``PLANS``
-    anchors: tuple[str, ...]  # names of entries that everybody meets in a gauntlet
-    games: int  # of each match, at most; even
+    anchors: tuple[str, ...]  # names of entries that every entry meets
+    games: int  # of each match, at most; even; an entry may have a number of its own
     budget_seconds: float | None  # for all matches together
     limits: LeagueLimits
     isolation: str  # one of ``ISOLATIONS``
@@ -98,20 +111,31 @@ class League:
         folder = self.folder / ENTRIES_FOLDER
         return folder if folder.is_dir() else None
 
-    def list_meetings(self, names: list[str]) -> list[tuple[str, str]]:
-        """List the pairs of entries that meet, each sorted by name, because the order is part of a run's id.
+    def list_meetings(self, names: Collection[str]) -> list[Meeting]:
+        """List the meetings, the two names of each sorted, because their order is part of a run's id.
+
+        Everybody meets the anchors. Two other entries meet if both meet all. If both have a number of games of their
+        own, the smaller one counts.
 
         Args:
             names: The names of the entries that can play.
 
         """
-        pairs = (
-            (first, second)
-            for at, first in enumerate(names)
-            for second in names[at + 1 :]
-            if self.plan != "gauntlet" or {first, second} & {*self.anchors}
-        )
-        return [(min(pair), max(pair)) for pair in pairs]
+        anchors, restricted = {*self.anchors}, {entry.name for entry in self.list_entries_that_meet_anchors_only()}
+        games_by_entry = {entry.name: entry.games for entry in self.entries if entry.games is not None}
+        meetings = list[Meeting]()
+        for pair in itertools.combinations(names, 2):
+            if anchors.intersection(pair) or restricted.isdisjoint(pair):
+                games = min((games_by_entry[name] for name in pair if name in games_by_entry), default=self.games)
+                meetings.append(Meeting(min(pair), max(pair), games))
+        return meetings
+
+    def list_entries_that_meet_anchors_only(self) -> list[Entry]:
+        """List the entries that meet nobody but the anchors. No anchor is among them."""
+        default = "anchors" if self.plan == "gauntlet" else "all"
+        return [
+            entry for entry in self.entries if entry.name not in self.anchors and (entry.meets or default) == "anchors"
+        ]
 
 
 def read_league(folder: Path) -> League:
@@ -123,7 +147,7 @@ def read_league(folder: Path) -> League:
     text = _read_text(path)
     fields = _parse_fields(path, text)
     entries = tuple(_list_entries(path, fields.entries))
-    _check_anchors(path, fields, [entry.name for entry in entries])
+    _check_anchors(path, fields, entries)
     return League(
         folder=folder,
         text=text,
@@ -154,11 +178,7 @@ def _parse_fields(path: Path, text: str) -> _LeagueFields:
         raise RequestError(f"{path}: {error}") from error
     _check_choice(path, "plan", fields.plan, PLANS)
     _check_choice(path, "isolation", fields.isolation, ISOLATIONS)
-    if fields.games % 2:
-        raise RequestError(
-            f"{path}: games: {fields.games} is odd, and games come in pairs with the seats swapped: write "
-            f"{fields.games + 1}"
-        )
+    _check_even(f"{path}", fields.games)
     return fields
 
 
@@ -209,6 +229,13 @@ def _check_choice(path: Path, key: str, value: str, valid: tuple[str, ...]) -> N
         raise RequestError(f"{path}: {key}: {value!r:.80} does not exist{suggest_valid_names(value, valid)}")
 
 
+def _check_even(subject: str, games: int) -> None:
+    if games % 2:
+        raise RequestError(
+            f"{subject}: games: {games} is odd, and games come in pairs with the seats swapped: write {games + 1}"
+        )
+
+
 def _load_rules(path: Path, name: str) -> Rules:
     try:
         return load_rules(name)
@@ -254,6 +281,7 @@ def _build_entry(path: Path, number: int, item: dict[str, Any] | str) -> Entry:
     """Build an entry. A text alone names an agent, and is the name of the entry too."""
     settings = {"agent": item} if isinstance(item, str) else {str(key): value for key, value in item.items()}
     name = settings.pop("name", settings.get("agent"))
+    meets, games = settings.pop("meets", None), settings.pop("games", None)
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise RequestError(
             f"{path}: entry {number}: name: {name!r:.80} cannot be the name of an entry: write at most 40 letters, "
@@ -263,16 +291,31 @@ def _build_entry(path: Path, number: int, item: dict[str, Any] | str) -> Entry:
         raise RequestError(
             f"{path}: entry '{name}' names no agent: write agent: polito, agent: engine, or the name of another agent"
         )
-    return Entry(name, settings)
+    subject = f"{path}: entry '{name}'"
+    if meets is not None and meets not in OPPONENTS:
+        raise RequestError(f"{subject}: meets: {meets!r:.80} is neither {' nor '.join(OPPONENTS)}")
+    if games is not None:
+        if type(games) is not int or not 2 <= games <= 2 * MAX_PAIRS:
+            raise RequestError(f"{subject}: games: {games!r:.80} is no even number from 2 to {2 * MAX_PAIRS:,}")
+        _check_even(subject, games)
+    return Entry(name, settings, meets, games)
 
 
-def _check_anchors(path: Path, fields: _LeagueFields, names: list[str]) -> None:
+def _check_anchors(path: Path, fields: _LeagueFields, entries: Collection[Entry]) -> None:
+    names, restricted = [entry.name for entry in entries], [entry.name for entry in entries if entry.meets == "anchors"]
     for anchor in fields.anchors:
         if anchor not in names:
             raise RequestError(f"{path}: anchors: {anchor!r:.80} is no entry{suggest_valid_names(anchor, names)}")
-    if fields.anchors and fields.plan != "gauntlet":
+        if anchor in restricted:
+            raise RequestError(
+                f"{path}: entry '{anchor}': meets: anchors is not for an anchor, which all meet: remove it"
+            )
+    if fields.anchors and fields.plan != "gauntlet" and not restricted:
         raise RequestError(
-            f"{path}: anchors have no effect with plan: {fields.plan}: write plan: gauntlet, or remove them"
+            f"{path}: anchors have no effect with plan: {fields.plan}: write plan: gauntlet, or meets: anchors for an "
+            "entry, or remove them"
         )
+    if restricted and not fields.anchors:
+        raise RequestError(f"{path}: entry '{restricted[0]}': meets: anchors needs anchors, the names of entries")
     if fields.plan == "gauntlet" and not fields.anchors:
         raise RequestError(f"{path}: plan: gauntlet needs anchors, the names of entries that all others meet")

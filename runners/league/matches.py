@@ -39,6 +39,7 @@ class Match(NamedTuple):
     first: str
     second: str
     spec: RunSpec
+    games: int  # that it is to have; under a budget the greatest number
 
     @property
     def run_id(self) -> str:
@@ -113,8 +114,8 @@ def list_matches(league: League, players: Sequence[BuiltEntry]) -> list[Match]:
     """
     by_name = {player.name: player for player in players}
     return [
-        Match(first, second, _build_run_spec(league, by_name[first], by_name[second]))
-        for first, second in league.list_meetings(list(by_name))
+        Match(first, second, _build_run_spec(league, by_name[first], by_name[second]), games)
+        for first, second, games in league.list_meetings(by_name)
     ]
 
 
@@ -145,16 +146,17 @@ def list_matches_lacking_games(
 
 
 def update_notes(
-    notes: LeagueNotes, matches: Iterable[Match], games: int, players: Iterable[BuiltEntry], errors: Mapping[str, str]
+    notes: LeagueNotes, matches: Iterable[Match], players: Iterable[BuiltEntry], errors: Mapping[str, str]
 ) -> LeagueNotes:
-    """Return the notes about the present matches; the texts about a run that is still played are kept.
-
-    ``games`` is the number of games that each match is to have.
-    """
+    """Return the notes about the present matches; the texts about a run that is still played are kept."""
     old_notes = {note.run_id: note for note in notes.matches}
-    new_notes = (old_notes.get(match.run_id, MatchNote(match.first, match.second, match.run_id)) for match in matches)
     return LeagueNotes(
-        tuple(msgspec.structs.replace(note, games=games) for note in new_notes),
+        tuple(
+            msgspec.structs.replace(
+                old_notes.get(match.run_id, MatchNote(match.first, match.second, match.run_id)), games=match.games
+            )
+            for match in matches
+        ),
         (
             *(EntryNote(player.name, player.code) for player in players),
             *(EntryNote(name, error=error) for name, error in errors.items()),

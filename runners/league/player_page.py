@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import quote
 
 import polars as pl
 
 from analytics.questions.columns import (
     VALUE_NAMES,
+    Cell,
     Table,
     format_percent,
     format_short_game_name,
     pairing_columns,
+    text_column,
 )
-from analytics.questions.mistakes import Mistake, find_worst_mistakes
+from analytics.questions.mistakes import Mistake, find_worst_mistakes_by_agent
 from analytics.questions.pairings import pairings_frame
 from analytics.questions.selection import read_plies
-from analytics.questions.sql.views import quote_text_or_number
 from analytics.report.board_svg import build_boards_picture
 from analytics.report.rendering import render_template
 from analytics.report.style import Figure
@@ -53,33 +55,35 @@ class SampleGame(NamedTuple):
 
 
 class PlayerGames:
-    """The games from which the pages of all entries are made, asked for once for all entries."""
+    """The games from which the pages of all entries are made, asked for once for all entries.
+
+    Attributes:
+        mistakes: The worst mistakes of each entry that made any, by name.
+        openings: Rows of the best and the worst openings of each entry, the best first.
+        samples: Rows of a game of each result of each entry.
+        plies: The plies of all these games, by run and id.
+
+    """
 
     def __init__(self, results: LeagueResults) -> None:
-        self._results, self._opened = results, results.data.opened
-        condition = results.data.selection.condition
+        opened, condition = results.data.opened, results.data.selection.condition
         places = results.standings.select(opponent="entry").with_row_index("place")
-        self.openings = self._opened.sql(OPENING_SCORES.format(condition=condition)).unnest("sample")
-        self.samples = self._opened.sql(SAMPLE_GAMES.format(condition=condition), places=places).unnest("sample")
+        scores = opened.sql(OPENING_SCORES.format(condition=condition)).unnest("sample")
+        self.openings = _select_best_and_worst_openings(scores)
+        self.samples = opened.sql(SAMPLE_GAMES.format(condition=condition), places=places).unnest("sample")
+        self.mistakes = find_worst_mistakes_by_agent(opened, condition, MISTAKES) if results.regrets else {}
+        keys = {(mistake.run_id, mistake.game_id) for mistakes in self.mistakes.values() for mistake in mistakes}
+        keys |= {key for rows in (self.openings, self.samples) for key in rows.select("run_id", "game_id").iter_rows()}
+        self.plies: Mapping[tuple[str, int], Plies] = {
+            key: tuple(plies) for key, plies in read_plies(opened, sorted(keys)).items()
+        }
 
-    def find_worst_mistakes(self, name: str) -> list[Mistake]:
-        """Return the worst mistakes of an entry; none if no decision is judged."""
-        condition = f"({self._results.data.selection.condition}) AND agent = {quote_text_or_number(name)}"
-        return find_worst_mistakes(self._opened, condition, MISTAKES)
 
-    def find_openings(self, name: str) -> pl.DataFrame:
-        """Return the best and the worst openings of an entry, the best first."""
-        frame = self.openings.filter(agent=name).sort("score", "opening_number", descending=[True, False])
-        return frame if frame.height <= 2 * OPENINGS else pl.concat([frame.head(OPENINGS), frame.tail(OPENINGS)])
-
-    def read_plies(self, *games: pl.DataFrame | Sequence[Mistake]) -> Mapping[tuple[str, int], Plies]:
-        """Return the plies of games, by run and id. Each argument has them, one a row."""
-        keys = [
-            (row["run_id"], row["game_id"]) if isinstance(row, dict) else (row.run_id, row.game_id)
-            for rows in games
-            for row in (rows.iter_rows(named=True) if isinstance(rows, pl.DataFrame) else rows)
-        ]
-        return {key: tuple(plies) for key, plies in read_plies(self._opened, keys).items()} if keys else {}
+def _select_best_and_worst_openings(scores: pl.DataFrame) -> pl.DataFrame:
+    """Select the rows of the best and the worst openings of each agent, the best first."""
+    place, openings = pl.int_range(pl.len()).over("agent"), pl.len().over("agent")
+    ordered = scores.sort("agent", "score", "opening_number", descending=[False, True, False])
+    return ordered.filter((place < OPENINGS) | (place >= openings - OPENINGS))
 
 
 def render_player_page(results: LeagueResults, games: PlayerGames | None, name: str) -> str:
@@ -109,20 +113,25 @@ def _describe_forfeits(games: int) -> str:
 
 
 def _build_opponents_table(results: LeagueResults, name: str) -> Table | None:
-    """Build the table of an entry's results against each opponent, from its own view; None if it has no games."""
+    """Build the table of an entry's results against each opponent, from its own view; None if it has no games.
+
+    Opponents are in the order of the standings, and each links to its page.
+    """
     pairings = [result for result in results.data.results_summed_over_runs if name in (result.first, result.second)]
     if not pairings:
         return None
     # No two entries meet twice on the same openings, so no view has clusters.
     own_view = [result if result.first == name else result.with_agents_swapped for result in pairings]
-    return Table("Results against each opponent, in %", pairing_columns(pairings_frame(own_view)))
+    places = {entry: place for place, entry in enumerate(results.standings["entry"])}
+    frame = pairings_frame(sorted(own_view, key=lambda result: places[result.second]))
+    _, _, *columns = pairing_columns(frame)  # without the entry itself
+    opponents = [Cell(opponent, link=f"{quote(opponent)}.html") for opponent in frame["second"]]
+    return Table("Results against each opponent, in %", [text_column("opponent", opponents), *columns])
 
 
 def _build_parts_from_games(results: LeagueResults, games: PlayerGames, name: str) -> dict[str, list[object]]:
-    rules = results.league.rules
-    mistakes = games.find_worst_mistakes(name) if results.regrets else []
-    openings, samples = games.find_openings(name), games.samples.filter(agent=name)
-    plies = games.read_plies(mistakes, openings, samples)
+    rules, plies, mistakes = results.league.rules, games.plies, games.mistakes.get(name, [])
+    openings, samples = games.openings.filter(agent=name), games.samples.filter(agent=name)
     return {
         "mistakes": [
             _build_mistake_figure(mistake, rules, plies[mistake.run_id, mistake.game_id], number)

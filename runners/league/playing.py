@@ -88,7 +88,8 @@ class LeaguePlay:
         players, self._errors = build_players(league, options.isolation)
         self._players = {player.name: player for player in players}
         self._matches = list_matches(league, players)
-        self._notes = update_notes(read_notes(league.folder), self._matches, league.games, players, self._errors)
+        self._full_games = {match.run_id: match.games for match in self._matches}  # by run; a budget may allow fewer
+        self._notes = update_notes(read_notes(league.folder), self._matches, players, self._errors)
         self._ready = set[str]()  # entries that were set up for the rules
         self._played = dict[str, int]()  # games that this call played, by run
 
@@ -98,7 +99,7 @@ class LeaguePlay:
             write_entry_report(self._league.folder, name, f"cannot play: {error}")
         write_notes(self._league.folder, self._notes)
         if self._league.budget_seconds is None:
-            self._play_up_to(self._give_all(self._league.games))
+            self._play_up_to(self._full_games)
         else:
             self._play_within(self._league.budget_seconds)
         return LeagueOutcome(
@@ -112,17 +113,13 @@ class LeaguePlay:
 
     def _play_within(self, budget: float) -> None:
         """Play two games of each match, and then as many as the budget allows, which the paces so far show."""
-        self._play_up_to(self._give_all(FIRST_GAMES))
+        self._play_up_to(dict.fromkeys(self._full_games, FIRST_GAMES))
         for share in SHARES:
             paces, played = self._measure_paces()
-            games_by_run = share_games(paces, played, self._league.games, share * budget)
+            games_by_run = share_games(paces, played, self._full_games, share * budget)
             self._play_up_to(games_by_run)
         if not self._stop.is_set():
             self._write_changed_notes(set_match_games(self._notes, games_by_run))
-
-    def _give_all(self, games: int) -> dict[str, int]:
-        """Return the same number of games for each match, by run."""
-        return {match.run_id: games for match in self._matches}
 
     def _measure_paces(self) -> tuple[dict[str, float], dict[str, int]]:
         """Return the seconds a game and the number of games of each match that has games, by run."""
@@ -163,7 +160,7 @@ class LeaguePlay:
         self._errors[name] = error
         write_entry_report(self._league.folder, name, f"cannot play: {error}")
         players = [player for player in self._players.values() if player.name not in self._errors]
-        self._notes = update_notes(self._notes, self._matches, self._league.games, players, self._errors)
+        self._notes = update_notes(self._notes, self._matches, players, self._errors)
         write_notes(self._league.folder, self._notes)
 
     def _play_match(self, match: Match, games: int) -> None:

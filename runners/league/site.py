@@ -26,8 +26,10 @@ from analytics.report.rendering import render_template
 from analytics.report.result import to_sentence
 from analytics.report.sections.strength import build_tinted_opponent_columns
 from analytics.store.marker import check_outside_archives
+from analytics.store.texts import format_count_with_noun
 from quarto.errors import FailureError, RequestError
 from runners.arena.code_fingerprints import project_version
+from runners.league.league_file import League
 from runners.league.player_page import PlayerGames, render_player_page
 from runners.league.standings import (
     LeagueResults,
@@ -180,13 +182,22 @@ def _describe_settings(results: LeagueResults) -> dict[str, str]:
         "rules": league.rules.name,
         "seed": f"{league.seed}",
         "imposed plies": f"{league.opening_plies}",
-        "plan": league.plan.replace("_", " ") + (f" against {', '.join(league.anchors)}" if league.anchors else ""),
+        "plan": _describe_plan(league),
         "games of a match": "none yet" if not games else "–".join(f"{n:,}" for n in sorted({games[0], games[-1]})),  # noqa: RUF001
         "limits of entries that are not part of this program": limits or "none",
         "played": " to ".join(sorted({days[0], days[-1]})) if days else "not yet",
         "seconds of play": format_seconds(sum(record.seconds for record in records)),
         "versions": "; ".join(f"qarena {version}" for version in versions) or f"qarena {project_version()}",
     }
+
+
+def _describe_plan(league: League) -> str:
+    """Describe who met whom."""
+    restricted, anchors = len(league.list_entries_that_meet_anchors_only()), ", ".join(league.anchors)
+    if league.plan == "gauntlet" and restricted == len(league.entries) - len(league.anchors):
+        return f"gauntlet against {anchors}"
+    entries = format_count_with_noun(restricted, "entry meets", "entries meet")
+    return league.plan.replace("_", " ") + (f"; {entries} only {anchors}" if restricted else "")
 
 
 def _select_data(results: LeagueResults) -> Iterator[pl.LazyFrame]:

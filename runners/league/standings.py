@@ -109,14 +109,17 @@ class LeagueResults:
         return [*faults.values()]
 
     def describe_entry(self, name: str) -> str:
-        """Describe in one line why an entry cannot play, or why it forfeited games; "" if there is nothing to say."""
+        """Describe in one line why an entry cannot play, or why it forfeited games; "" if there is nothing to say.
+
+        Positions are left out, because it depends on the order of the games which position was the first.
+        """
         error = self.notes.error_by_entry.get(name)
         if error:
             return f"cannot play: {error}"
         errors = [note.error for note in self.match_notes if note.error and name in (note.first, note.second)]
         faults = self.list_faults(name)
         more = f"; {format_count_with_noun(len(faults) - 1, 'more fault')}" if len(faults) > 1 else ""
-        return f"{faults[0]}{more}" if faults else next(iter(errors), "")
+        return f"{faults[0].partition(FIRST_POSITION)[0]}{more}" if faults else next(iter(errors), "")
 
     @cached_property
     def standings(self) -> pl.DataFrame:

@@ -11,15 +11,20 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from runners.config.yaml_options import search_user_folders
-from runners.web import archive_pages, puzzle_pages, sql_page
+from runners.web import archive_pages, sql_page
 from runners.web.analyse import pages as analyse
 from runners.web.archive_reader import NothingToReadError, opening_or_empty_archive_page
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
 from runners.web.play import how_to_play
 from runners.web.play import pages as play
+from runners.web.puzzles import exercise_pages
+from runners.web.puzzles import pages as puzzles
 from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOptions, Site, check_token
 
-ROUTERS = (play.router, how_to_play.router, puzzle_pages.router, analyse.router, archive_pages.router, sql_page.router)
+ROUTERS = (
+    *(play.router, how_to_play.router, exercise_pages.router, puzzles.router, analyse.router),
+    *(archive_pages.router, sql_page.router),
+)
 
 
 def build_application(settings: ServerOptions) -> FastAPI:
@@ -57,5 +62,5 @@ def first_page(request: Request) -> Response:
     overview = archive_pages.build_archive_overview(request)
     refresh = 10 if overview.get("running") else None
     return render_page(
-        request, "home.html", refresh=refresh, today=puzzle_pages.build_daily_puzzle_view(request), **overview
+        request, "home.html", refresh=refresh, today=puzzles.build_daily_puzzle_view(request), **overview
     )

@@ -7,22 +7,27 @@ rows of one file. ``decisions`` has a module of its own.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import polars as pl
 
 from analytics.store.archive import ArchiveStore
-from analytics.store.range_files import EVALUATIONS_FOLDER, read_rows, tallies_to_frame, tally_game_rows
+from analytics.store.range_files import EVALUATIONS_FOLDER, read_first_plies, tallies_to_frame, tally_game_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import EVALUATIONS_SCHEMA, TABLE_SCHEMAS, TALLIES_SCHEMA
 from analytics.store.table_files import damaged_file_error
 from analytics.tables.derived.decisions import DECISIONS_TABLE
-from analytics.tables.derived.positions import POSITIONS, derive_positions
+from analytics.tables.derived.positions import POSITIONS, count_turns, derive_positions
 from analytics.tables.derived.range_table import (
     RangeTable,
 )
+from analytics.tables.derived.turn_counts import TurnCounts
+from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
+from quarto.rules import CELLS, PIECES
 
 # How the pairs of each pairing ended: written with the games.
 
@@ -71,15 +76,19 @@ def derive_first_plies(plies: pl.DataFrame) -> pl.DataFrame:
     A ply 0 counts for the agent that placed the piece, which is the agent in seat 1: the second agent of the pairing in
     game 0 of a pair, and the first agent in game 1.
     """
-    outcome = pl.col("outcome")
-    columns = {
-        "second": 1 - pl.col("game_id") % 2,
-        "games": pl.lit(1),
-        "wins": (outcome == 1).cast(pl.Int64),
-        "draws": (outcome == 0).cast(pl.Int64),
-    }
-    rows = plies[: plies["ply"].search_sorted(1)].with_columns(**columns)
-    return rows.group_by(FIRST_PLIES_KEY).agg(pl.sum("games", "wins", "draws")).sort(FIRST_PLIES_KEY).cast(FIRST_PLIES)
+    rows = plies[: plies["ply"].search_sorted(1)]
+    game_id, piece, cell, outcome = (
+        rows[name].to_numpy().astype(np.int64) for name in ("game_id", "piece", "cell", "outcome")
+    )
+    pairings, pairing = np.unique(game_id >> GAME_BITS, return_inverse=True)
+    # A number for each combination of values; grouping rows by their columns takes ten times as long.
+    group = (pairing * 2 + 1 - (game_id & 1)) * PIECES * CELLS + piece * CELLS + cell
+    counts = np.bincount(group * 3 + outcome + 1, minlength=len(pairings) * 2 * PIECES * CELLS * 3).reshape(-1, 3)
+    games = counts.sum(axis=1)
+    groups = np.flatnonzero(games)
+    pairing_index, second, piece, cell = np.unravel_index(groups, (len(pairings), 2, PIECES, CELLS))
+    columns = [pairings[pairing_index], second, piece, cell, games[groups], counts[groups, 2], counts[groups, 1]]
+    return pl.DataFrame(dict(zip(FIRST_PLIES, columns, strict=True))).cast(FIRST_PLIES)
 
 
 FIRST_PLIES_TABLE = RangeTable(
@@ -131,18 +140,35 @@ def is_ply_within_extent(ply: int, extent: str) -> bool:
 
 
 def derive_stored_positions(
-    archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range, ply_rows: pl.DataFrame | None = None
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, of_plies: range
 ) -> pl.DataFrame:
     """Derive the positions of a stored range at the plies ``of_plies``, as a table with the schema ``POSITIONS``.
 
-    ``ply_rows`` are the rows of the range in the table ``plies``, or None if they have not been read yet. Raises
-    ``FailureError`` if the file of plies is missing or damaged.
+    Raises ``FailureError`` if the file of plies is missing or damaged.
     """
-    plies = read_rows(archive, record.run_id, stored, "plies") if ply_rows is None else ply_rows
-    try:
+    plies = read_first_plies(archive, record.run_id, stored, of_plies.stop + 1)
+    with explain_damaged_plies(archive, record.run_id, stored):
         return derive_positions(plies, record.rules, record.spec["opening_plies"], of_plies)
+
+
+def count_stored_turns(
+    archive: ArchiveStore, record: RunRecord, stored: StoredRange, end_ply: int, plies: pl.DataFrame
+) -> list[TurnCounts]:
+    """Count the turns of a stored range up to but not including ply ``end_ply``; ``plies`` are its rows up to there.
+
+    Raises ``FailureError`` if the file of plies is damaged.
+    """
+    with explain_damaged_plies(archive, record.run_id, stored):
+        return count_turns(plies, record.rules, range(end_ply))
+
+
+@contextmanager
+def explain_damaged_plies(archive: ArchiveStore, run_id: str, stored: StoredRange) -> Iterator[None]:
+    """Raise ``FailureError`` with the path of the plies of a range, if the block raises ``ValueError``."""
+    try:
+        yield
     except ValueError as error:
-        raise damaged_file_error(archive.find_path_of_containing_file("plies", record.run_id, stored), error) from error
+        raise damaged_file_error(archive.find_path_of_containing_file("plies", run_id, stored), error) from error
 
 
 # All of them.

@@ -6,25 +6,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+import polars as pl
+
 from analytics.store.archive import ArchiveStore, check_record_format
-from analytics.store.range_files import read_rows
-from analytics.store.ranges import FileSlice
+from analytics.store.range_files import read_first_plies
+from analytics.store.ranges import FileSlice, Ranges, StoredRange
 from analytics.tables.derived.definitions import (
     END_PLY,
     FIRST_PLIES_TABLE,
     INDEX_TABLES,
     POSITIONS_TABLE,
+    count_stored_turns,
     derive_first_plies,
-    derive_stored_positions,
     format_extent,
     is_ply_within_extent,
 )
+from analytics.tables.derived.positions import iterate_position_frames
 from analytics.tables.derived.range_table import (
     Chunk,
     list_extents_greatest_first,
     list_missing_ranges,
     record_increased_derived_units,
 )
+from analytics.tables.derived.turn_counts import TurnCounts, sum_turn_counts
 from quarto.symmetry import build_symmetries
 
 
@@ -73,16 +77,41 @@ def index_chunk(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummar
 
     Raises ``FailureError`` if a file cannot be read or written.
     """
-    run_id, (stored, *_), (end_ply, first_plies) = chunk
-    record, rows = archive.load_run(run_id), 0
-    plies = read_rows(archive, run_id, stored, "plies")
+    return index_chunks_as_sum(archive, [chunk])
+
+
+def index_chunks_as_sum(archive: ArchiveStore, chunks: Sequence[Chunk[IndexExtent]]) -> IndexSummary:
+    """Count the positions and the first plies in several ranges of games, and write one file for all, of each table.
+
+    These files are those that compaction would make from a file for each range, but the rows of the single ranges are
+    never written, and are added up in half the memory. The ranges are neighbours, in order, without gaps, and the
+    extent is the same. Raises ``FailureError`` if a file cannot be read or written.
+    """
+    run_id, _, (end_ply, with_first_plies) = chunks[0]
+    ranges = [chunk.games.file for chunk in chunks]
+    record, turns, first_plies, rows = archive.load_run(run_id), list[list[TurnCounts]](), list[pl.DataFrame](), 0
+    for stored in ranges:
+        plies = read_first_plies(archive, run_id, stored, end_ply + 1)
+        if end_ply:
+            counts = count_stored_turns(archive, record, stored, end_ply, plies)
+            rows += sum(len(of_ply.board) for of_ply in counts)
+            turns.append(counts)
+        if with_first_plies:
+            first_plies.append(derive_first_plies(plies))
+        del plies  # large
+    parent = ranges[0]
+    if len(ranges) > 1:
+        parent = StoredRange(ranges[0].first, ranges[-1].end, Ranges(ranges).fingerprint)
     if end_ply:
-        positions = derive_stored_positions(archive, record, stored, range(end_ply), plies)
-        POSITIONS_TABLE.write(archive, run_id, stored, positions, format_extent(end_ply))
-        rows = len(positions)
-    if first_plies:
-        FIRST_PLIES_TABLE.write(archive, run_id, stored, derive_first_plies(plies))
-    return IndexSummary(stored.units * record.unit_line.games_a_pair, rows)
+        group_rows = POSITIONS_TABLE.group_rows if len(ranges) == 1 else POSITIONS_TABLE.parent_rows(parent.units)
+        groups = iterate_position_frames(
+            sum_turn_counts(turns), record.rules, record.spec["opening_plies"], range(end_ply), group_rows
+        )
+        POSITIONS_TABLE.write_groups(archive, run_id, parent, groups, format_extent(end_ply))
+    if with_first_plies:
+        merged = FIRST_PLIES_TABLE.merge_child_rows([iter([frame]) for frame in first_plies], parent.units)
+        FIRST_PLIES_TABLE.write_groups(archive, run_id, parent, merged)
+    return IndexSummary(parent.units * record.unit_line.games_a_pair, rows)
 
 
 def index_runs(archive: ArchiveStore, run_ids: Sequence[str], end_ply: int | None = None) -> IndexSummary:

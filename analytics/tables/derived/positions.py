@@ -7,12 +7,20 @@ position share its rows. The table is sorted by position and made in one pass fo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.tables.derived.turn_counts import (
+    CELL_SHIFT,
+    MASK_SHIFT,
+    PAIRING_SHIFT,
+    SECOND_SHIFT,
+    TurnCounts,
+)
 from quarto.batch import GAME_BITS
 from quarto.bits import piece_to_lanes
 from quarto.canonical import CanonicalTurn, canonical_first_turn, canonical_turn
@@ -42,9 +50,7 @@ POSITIONS = pl.Schema(
 # The column ``imposed``: nothing, the placement only, or the whole turn.
 CHOSEN_TURN, IMPOSED_PLACEMENT, IMPOSED_TURN = range(3)
 
-# The lowest bits of the fields in a word of ``SortKeys.choice``. The sort uses digits of 11 bits; the mask begins one.
-CELL_SHIFT, SECOND_SHIFT, PAIRING_SHIFT, MASK_SHIFT = 5, 9, 10, 44
-DIGIT_BITS = 11
+DIGIT_BITS = 11  # of a digit of the sort
 BUCKETS = 1 << DIGIT_BITS
 CHOICE_DIGITS, BOARD_DIGITS, MASK_DIGITS = 4, 6, 2
 DIGITS = CHOICE_DIGITS + BOARD_DIGITS + MASK_DIGITS
@@ -79,9 +85,9 @@ class Boards(NamedTuple):
 class SortKeys(NamedTuple):
     """The keys by which the turns of a ply are sorted: by mask of occupied cells, then by board, then by choice."""
 
-    board: NDArray[np.uint64]  # [R] ``CanonicalTurn.board``
-    choice: NDArray[np.uint64]  # [R] from the lowest bit: piece + 1, cell, second, pairing, number of the mask
-    row: NDArray[np.int32]  # [R] index of the row in the ply
+    board: NDArray[np.uint64]  # [R] as in ``TurnCounts``
+    choice: NDArray[np.uint64]  # [R] as in ``TurnCounts``
+    row: NDArray[np.int32]  # [R] index of the row in the ply, times 4, plus the outcome + 1: fewer than 2^29 rows
 
     @staticmethod
     def empty(rows: int) -> SortKeys:
@@ -93,25 +99,35 @@ class SortKeys(NamedTuple):
         return SortKeys(self.board[:rows], self.choice[:rows], self.row[:rows])
 
 
-class PositionCounts(NamedTuple):
-    """The columns of the table ``positions`` whose values differ within a ply."""
+class PositionColumns(NamedTuple):
+    """The columns of the table ``positions``."""
 
+    ply: NDArray[np.int8]  # [R]
     occupied: NDArray[np.int64]  # [R]
     board: NDArray[np.int64]  # [R]
     pairing: NDArray[np.int32]  # [R]
     second: NDArray[np.int8]  # [R]
     cell: NDArray[np.int8]  # [R]
     piece: NDArray[np.int8]  # [R]
+    imposed: NDArray[np.int8]  # [R]
     games: NDArray[np.int64]  # [R]
     wins: NDArray[np.int64]  # [R]
     draws: NDArray[np.int64]  # [R]
     sample: NDArray[np.int64]  # [R]
 
     @staticmethod
-    def empty(rows: int) -> PositionCounts:
+    def empty(rows: int) -> PositionColumns:
         """Allocate uninitialised columns with ``rows`` rows."""
-        small, large = np.empty((3, rows), np.int8), np.empty((6, rows), np.int64)
-        return PositionCounts(large[0], large[1], np.empty(rows, np.int32), *small, *large[2:])
+        columns = pl.DataFrame(schema=POSITIONS).iter_columns()
+        return PositionColumns._make(np.empty(rows, column.to_numpy().dtype) for column in columns)
+
+    def head(self, rows: int) -> PositionColumns:
+        """Return views of the first ``rows`` rows."""
+        return PositionColumns._make(column[:rows] for column in self)
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return the columns as a table with the schema ``POSITIONS``."""
+        return pl.DataFrame(self._asdict(), schema=POSITIONS)
 
 
 @kernel()
@@ -185,7 +201,7 @@ def _fill_sort_keys(
         )
         keys.board[row] = turn.board
         keys.choice[row] = uint64(choice) | uint64(tables.number[occupied]) << uint64(MASK_SHIFT)
-        keys.row[row] = row
+        keys.row[row] = row << 2 | (int64(rows.outcome[row]) + 1)
         after_row += int64(goes_on)
 
 
@@ -238,30 +254,47 @@ def radix_sort(keys: SortKeys, spare: SortKeys) -> bool:
 
 
 @kernel()
-def _count_equal_keys_into_rows(
-    keys: SortKeys, plies: Plies, counts: PositionCounts, first: int, tables: Symmetries
-) -> int:
-    """Write a row of ``counts`` for each group of equal ``keys``, and return the index after the last row written.
+def _count_equal_keys(keys: SortKeys, plies: Plies, counts: TurnCounts) -> int:
+    """Write a row of ``counts`` for each group of equal ``keys``, and return the number of rows.
 
-    ``keys`` are sorted, and belong to the rows of ``plies``. The first row to write has the index ``first``.
+    ``keys`` are sorted, and belong to the rows of ``plies``.
     """
-    at = first - 1
+    at = int64(-1)
     for i in range(keys.row.shape[0]):
-        row, choice = keys.row[i], keys.choice[i]
+        choice, outcome = keys.choice[i], int64(keys.row[i]) & 3
         if i == 0 or choice != keys.choice[i - 1] or keys.board[i] != keys.board[i - 1]:
             at += 1
-            counts.occupied[at] = tables.masks[int64(choice >> uint64(MASK_SHIFT))]
-            counts.board[at] = int64(keys.board[i])
-            counts.pairing[at] = int64(choice >> uint64(PAIRING_SHIFT)) & ((1 << 31) - 1)
-            counts.second[at] = int64(choice >> uint64(SECOND_SHIFT)) & 1
-            counts.cell[at] = int64(choice >> uint64(CELL_SHIFT)) & 15
-            counts.piece[at] = int64(choice & uint64(31)) - 1
+            counts.board[at], counts.choice[at] = keys.board[i], choice
             counts.games[at], counts.wins[at], counts.draws[at] = 0, 0, 0
-            counts.sample[at] = plies.game_id[row] & ((1 << GAME_BITS) - 1)
+            counts.sample[at] = plies.game_id[keys.row[i] >> 2] & ((1 << GAME_BITS) - 1)
         counts.games[at] += 1
-        counts.wins[at] += plies.outcome[row] > 0
-        counts.draws[at] += plies.outcome[row] == 0
-    return at + 1
+        counts.wins[at] += outcome >> 1
+        counts.draws[at] += outcome & 1
+    return int(at + 1)
+
+
+def count_turns(plies: pl.DataFrame, rules: Rules, of_plies: range = range(PIECES)) -> list[TurnCounts]:
+    """Count how often each turn was taken in each position, for each of ``of_plies``.
+
+    ``plies`` is the stored table of one file, sorted by ply, then by game; of later plies than the one after the last
+    of ``of_plies``, it may lack rows. Raises ``ValueError`` if a game skips a ply, or if a piece or a cell is not from
+    0 to 15.
+    """
+    tables, begins = build_symmetries(rules), find_first_row_of_each_ply(plies)
+    starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
+    every = plies_from_first_rows(plies, starts[end])
+    boards = replay_board_before_each_placement(begins, every, end)
+    keys, spare, counts = SortKeys.empty(starts[1]), SortKeys.empty(starts[1]), TurnCounts.empty(starts[1])
+    result = list[TurnCounts]()
+    for ply in of_plies:
+        rows, after = (every.slice_rows(starts[at], starts[at + 1]) for at in (ply, ply + 1))
+        keys, spare = (sort_keys.head(len(rows.game_id)) for sort_keys in (keys, spare))
+        _fill_sort_keys(
+            ply, rules.mover_chooses, rows, after, boards.slice_rows(starts[ply], starts[ply + 1]), keys, tables
+        )
+        size = _count_equal_keys(spare if radix_sort(keys, spare) else keys, rows, counts)
+        result.append(counts.copy_head(size))
+    return result
 
 
 def derive_positions(
@@ -269,25 +302,55 @@ def derive_positions(
 ) -> pl.DataFrame:
     """Count how often each turn was taken in each position at ``of_plies``, as a table with the schema ``POSITIONS``.
 
-    ``plies`` is the stored table of one file, sorted by ply, then by game. ``imposed_plies`` is the number of imposed
-    plies of its games. Raises ``ValueError`` if a game skips a ply, or if a piece or a cell is not from 0 to 15.
+    ``imposed_plies`` is the number of imposed plies of its games. See ``count_turns`` for the other parameters, and for
+    the errors.
     """
-    tables, begins = build_symmetries(rules), find_first_row_of_each_ply(plies)
-    starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
-    every = plies_from_first_rows(plies, starts[end])
-    boards = replay_board_before_each_placement(begins, every, end)
-    keys, spare = SortKeys.empty(starts[1]), SortKeys.empty(starts[1])
-    counts, ends = PositionCounts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
-    for ply in of_plies:
-        rows, after = (every.slice_rows(starts[at], starts[at + 1]) for at in (ply, ply + 1))
-        keys, spare = (sort_keys.head(len(rows.game_id)) for sort_keys in (keys, spare))
-        _fill_sort_keys(
-            ply, rules.mover_chooses, rows, after, boards.slice_rows(starts[ply], starts[ply + 1]), keys, tables
-        )
-        ends.append(
-            _count_equal_keys_into_rows(spare if radix_sort(keys, spare) else keys, rows, counts, ends[-1], tables)
-        )
-    return counts_to_frame(counts, of_plies, np.diff(ends), imposed_plies)
+    counts = count_turns(plies, rules, of_plies)
+    rows = sum(len(of_ply.board) for of_ply in counts)  # one part, without room for more, so that it may be kept
+    parts = [*iterate_position_frames(counts, rules, imposed_plies, of_plies, rows)]
+    return parts[0] if parts else pl.DataFrame(schema=POSITIONS)
+
+
+@kernel()
+def _fill_position_columns(
+    ply: int, imposed: int, counts: TurnCounts, first: int, columns: PositionColumns, at: int, tables: Symmetries
+) -> int:
+    """Write rows of ``counts`` from ``first`` on to ``columns`` from ``at`` on; return how many there was room for."""
+    size = min(counts.board.shape[0] - first, columns.board.shape[0] - at)
+    for i in range(size):
+        row, source = uint64(at + i), uint64(first + i)
+        choice = counts.choice[source]
+        columns.ply[row], columns.imposed[row] = ply, imposed
+        columns.occupied[row] = tables.masks[int64(choice >> uint64(MASK_SHIFT))]
+        columns.board[row] = int64(counts.board[source])
+        columns.pairing[row] = int64(choice >> uint64(PAIRING_SHIFT)) & ((1 << 31) - 1)
+        columns.second[row] = int64(choice >> uint64(SECOND_SHIFT)) & 1
+        columns.cell[row] = int64(choice >> uint64(CELL_SHIFT)) & 15
+        columns.piece[row] = int64(choice & uint64(31)) - 1
+        columns.games[row], columns.wins[row] = counts.games[source], counts.wins[source]
+        columns.draws[row], columns.sample[row] = counts.draws[source], counts.sample[source]
+    return int(size)
+
+
+def iterate_position_frames(
+    counts: Iterable[TurnCounts], rules: Rules, imposed_plies: int, of_plies: range, part_rows: int
+) -> Iterator[pl.DataFrame]:
+    """Yield the counts at the plies ``of_plies`` as parts of a table with the schema ``POSITIONS``.
+
+    A part has ``part_rows`` rows; only the last one may have fewer.
+    """
+    tables, columns, at = build_symmetries(rules), PositionColumns.empty(part_rows), 0
+    for ply, of_ply in zip(of_plies, counts, strict=True):
+        imposed = IMPOSED_TURN if ply + 1 < imposed_plies else IMPOSED_PLACEMENT if ply < imposed_plies else CHOSEN_TURN
+        first = 0
+        while first < len(of_ply.board):
+            size = _fill_position_columns(ply, imposed, of_ply, first, columns, at, tables)
+            first, at = first + size, at + size
+            if at == part_rows:
+                yield columns.to_frame()
+                columns, at = PositionColumns.empty(part_rows), 0
+    if at:
+        yield columns.head(at).to_frame()
 
 
 def find_first_row_of_each_ply(plies: pl.DataFrame) -> NDArray[np.int64]:
@@ -309,20 +372,6 @@ def plies_from_first_rows(frame: pl.DataFrame, row_count: int) -> Plies:
         if row_count and not 0 <= column.min() <= column.max() < PIECES:
             raise ValueError(f"holds a {name} that is not 0 to 15")
     return Plies(game_id, piece, cell, outcome)
-
-
-def counts_to_frame(counts: PositionCounts, of_plies: range, sizes: NDArray[np.int64], opening: int) -> pl.DataFrame:
-    """Convert the counts at the plies ``of_plies`` to a table with the schema ``POSITIONS``.
-
-    ``sizes`` holds the number of rows of each ply, and ``opening`` is the number of imposed plies.
-    """
-    ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
-    imposed = np.where(ply + 1 < opening, IMPOSED_TURN, np.where(ply < opening, IMPOSED_PLACEMENT, CHOSEN_TURN)).astype(
-        np.int8
-    )
-    columns = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
-    columns |= {name: column[:rows].copy() for name, column in counts._asdict().items()}  # without the unused room
-    return pl.DataFrame({name: columns[name] for name in POSITIONS}, schema=POSITIONS)
 
 
 @kernel()

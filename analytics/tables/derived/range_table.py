@@ -83,8 +83,16 @@ class RangeTable:
 
         Raises ``FailureError`` if the file cannot be written.
         """
-        content = encode_parquet(frame.iter_slices(self.group_rows), self.schema)
-        return write_table(archive, run_id, self.name, games, content, extent)
+        return self.write_groups(archive, run_id, games, frame.iter_slices(self.group_rows), extent)
+
+    def write_groups(
+        self, archive: ArchiveStore, run_id: str, games: StoredRange, groups: Iterable[pl.DataFrame], extent: str = ""
+    ) -> StoredRange:
+        """Write this table's file for a range of games from its row groups, and return the range of the new file.
+
+        Raises ``FailureError`` if the file cannot be written.
+        """
+        return write_table(archive, run_id, self.name, games, encode_parquet(groups, self.schema), extent)
 
     def merge_child_rows(
         self, children: Sequence[Iterator[pl.DataFrame]], units: int, threads: int = 1

@@ -10,7 +10,6 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base.agent import AGENT_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.base.player import BATCH_TURN_TYPE, BatchTurnKernel
 from agents.learning.learner import (
     SPAN_TYPE,
     TRAINING_GAMES_TYPE,
@@ -47,19 +46,11 @@ BUFFERS_TYPE = numba.typeof(GameBuffers.from_games(Games.allocate(1)))
 
 @kernel(
     UPDATE_RESULT_TYPE(
-        *(BATCH_TURN_TYPE, TURN_TYPE) * 2,
-        UPDATE_TYPE,
-        AGENT_PAIR_TYPE,
-        RULES_TYPE,
-        TRAINING_GAMES_TYPE,
-        SPAN_TYPE,
-        BUFFERS_TYPE,
+        TURN_TYPE, TURN_TYPE, UPDATE_TYPE, AGENT_PAIR_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE
     )
 )
-def play_and_learn_and_check_room(  # noqa: PLR0913, PLR0917  (numba does not convert functions in a tuple)
-    batch_turn: BatchTurnKernel,
+def play_and_learn_and_check_room(
     turn: TurnKernel,
-    opponents_batch_turn: BatchTurnKernel,
     opponents_turn: TurnKernel,
     update: UpdateKernel,
     agent_pair: tuple[Any, Any],
@@ -83,13 +74,9 @@ def play_and_learn_and_check_room(  # noqa: PLR0913, PLR0917  (numba does not co
         number = training_games.first_pair + column // training_games.games_per_pair
         set_up_and_count_games(GameNumbers(training_games.run, 0, number, game, PAIR_GAMES), no_opening, state, pair)
         if training_games.seat ^ game == 0:
-            play_to_end(
-                batch_turn, turn, agent, opponents_batch_turn, opponents_turn, opponents, rules, (0, 1), state, pair
-            )
+            play_to_end(turn, agent, opponents_turn, opponents, rules, (0, 1), state, pair)
         else:
-            play_to_end(
-                opponents_batch_turn, opponents_turn, opponents, batch_turn, turn, agent, rules, (0, 1), state, pair
-            )
+            play_to_end(opponents_turn, opponents, turn, agent, rules, (0, 1), state, pair)
         write_outcomes(pair, game, PAIR_GAMES)
         for ply in range(CELLS):
             games.pieces[ply, column], games.cells[ply, column] = pair.pieces[ply, game], pair.cells[ply, game]

@@ -225,14 +225,13 @@ class _OnlineTraining:
         if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents
             return column_range[0], True
         buffers.finished_columns[0] = column_range[0]
-        player, update = self.state.player, self.state.learner.load_update()
-        kernels, both = (
-            (player.batch_turn, player.turn, opponent.batch_turn, opponent.turn),
-            (player.agent, opponent.agent),
-        )
+        state = self.state
+        turn, update, both = state.player.turn, state.learner.load_update(), (state.player.agent, opponent.agent)
         play = load_kernel(play_and_learn_and_check_room)  # an error of compiling it is none of a turn
         try:
-            column, room = play(*kernels, update, both, self._spec.rules.tables, training_games, column_range, buffers)
+            column, room = play(
+                turn, opponent.turn, update, both, self._spec.rules.tables, training_games, column_range, buffers
+            )
         except BaseException as error:  # a turn raised: the engine plays that game again and logs the forfeit
             if is_ctrl_c_in_main_thread(error):
                 raise

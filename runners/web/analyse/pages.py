@@ -24,6 +24,7 @@ from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
+from runners.web.analyse.exercise_urls import build_url_of_exercise_at
 from runners.web.analyse.line import (
     ANALYSE_PATH,
     SEARCH_SECONDS,
@@ -68,7 +69,7 @@ PictureKind = Literal["board", "boards", "moving"]  # the position, all boards o
 GAME_ROUTE = "/browse/games/{run_id}/{game_id}"
 OPENINGS_ROUTE = "/browse/openings"
 EXACT_VIEW_KEYS = (  # values of the template that only exact values and logged games have
-    *("heading", "value", "mistake", "gifts", "turns", "best", "steps", "next_mistake", "previous_mistake"),
+    *("heading", "value", "mistake", "exercise", "gifts", "turns", "best", "steps", "next_mistake", "previous_mistake"),
     *("searching", "stopped", "error", "losses", "evaluations", "review"),
 )
 POLL_HALF_SECONDS = 1  # half-seconds until a waiting page reloads itself
@@ -271,6 +272,7 @@ def _render_analysis_page(
         "best": view.build_best_steps(line, solved),
         "steps": view.build_steps(line, values),
         "mistake": view.describe_next_decision_if_mistake(line, values),
+        "exercise": build_url_of_exercise_at(line) if line.at in mistakes else "",
         "mistakes": len(mistakes),
         "losses": view.describe_mistakes_and_regret(line, values) if line.logged and not line.branch else "",
         "review": review,

@@ -137,6 +137,8 @@ function prepare() {
     heading.append(button);
   }
   showAsked();
+  recordPuzzle();
+  showPuzzleResults();
   const wrong = document.querySelector("[data-wrong]");
   if (wrong) {
     const at = wrong.value.indexOf(wrong.dataset.wrong);
@@ -391,6 +393,105 @@ document.addEventListener("click", async (event) => {
   link.href = canvas.toDataURL("image/png");
   link.download = "quarto.png";
   link.click();
+});
+
+// Results of puzzles. They stay in this browser, in the order of the first turns: { id, right: was the first turn right, solved }.
+// If the browser forbids storage, puzzles can be solved all the same, and the pages say nothing about results.
+let storage = null;
+try {
+  storage = localStorage;
+} catch {} // reading the property throws where storage is forbidden
+
+function readPuzzleResults() {
+  try {
+    return JSON.parse(storage.getItem("puzzles") || "[]").filter((result) => typeof result.id === "string");
+  } catch {
+    return []; // something else has written this entry
+  }
+}
+
+// A turn counts if it was made here, not if its address was opened. The first turn in a puzzle decides; a later one can only solve it.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-puzzle] a");
+  if (link && storage) sessionStorage.setItem("puzzle", link.closest("[data-puzzle]").dataset.puzzle);
+});
+
+function recordPuzzle() {
+  const { puzzle: id, outcome } = (document.querySelector("[data-puzzle]") || { dataset: {} }).dataset;
+  if (!storage || !outcome || sessionStorage.getItem("puzzle") !== id) return;
+  sessionStorage.removeItem("puzzle");
+  const right = outcome === "right";
+  const results = readPuzzleResults();
+  const before = results.find((result) => result.id === id);
+  if (!before) results.push({ id, right, solved: right });
+  else if (right) before.solved = true;
+  storage.setItem("puzzles", JSON.stringify(results));
+}
+
+const PUZZLE_RESULTS = { solved: "solved at the first turn", later: "solved later", missed: "not solved yet" };
+const resultOf = (result) => (!result ? "" : result.right ? "solved" : result.solved ? "later" : "missed");
+
+function showPuzzleResults() {
+  const results = storage ? readPuzzleResults() : [];
+  const byId = new Map(results.map((result) => [result.id, result]));
+  for (const link of document.querySelectorAll("[data-result-of]")) {
+    const name = resultOf(byId.get(link.dataset.resultOf));
+    link.className = name;
+    if (name) link.setAttribute("aria-label", (link.title = `Puzzle ${link.textContent}, ${PUZZLE_RESULTS[name]}`));
+  }
+  for (const text of document.querySelectorAll("[data-result-text]")) {
+    const name = resultOf(byId.get(text.dataset.resultText));
+    text.textContent = name && `· ${PUZZLE_RESULTS[name]}`;
+  }
+  for (const count of document.querySelectorAll("[data-solved-of]")) {
+    const ids = count.dataset.solvedOf.split(" ");
+    const solved = ids.filter((id) => byId.get(id)?.solved).length;
+    if (results.length) count.textContent = `${solved}/${ids.length}`;
+    count.classList.toggle("done", solved === ids.length);
+  }
+  for (const link of document.querySelectorAll("[data-next]")) leadToUnsolved(link, byId);
+  for (const legend of document.querySelectorAll("[data-legend]")) legend.hidden = !results.length;
+  const progress = document.querySelector("[data-progress]");
+  if (progress) showProgress(progress, results);
+}
+
+// The next puzzle is the first one without a result; if each has one, the first one that is not solved.
+function leadToUnsolved(link, byId) {
+  if (!byId.size) return;
+  const puzzles = link.dataset.next.split(" ").map((text) => text.split(":"));
+  const next = puzzles.find(([, id]) => !byId.has(id)) || puzzles.find(([, id]) => !byId.get(id)?.solved);
+  const url = new URL(next ? link.href : link.dataset.done, location);
+  if (next) url.pathname = `/puzzles/${next[0]}`;
+  link.href = url;
+  link.textContent = !next ? "All are solved" : document.querySelector("[data-puzzle]") ? "Next puzzle" : "Continue";
+}
+
+function showProgress(progress, results) {
+  progress.hidden = !results.length;
+  const ids = new Set(progress.dataset.progress.split(" "));
+  const solved = results.filter((result) => result.solved && ids.has(result.id)).length;
+  const streaks = results.reduce((all, { right }) => [...all, right ? (all.at(-1) || 0) + 1 : 0], []);
+  const first = results.filter((result) => result.right).length;
+  const counts = { streak: streaks.at(-1) || 0, best: Math.max(0, ...streaks), solved, first };
+  for (const [name, count] of Object.entries(counts)) progress.querySelector(`[data-count="${name}"]`).textContent = count;
+  progress.querySelector("progress").value = solved;
+  const ticks = progress.querySelector(".ticks");
+  const latest = results.slice(-20);
+  ticks.replaceChildren(
+    ...latest.map((result) => {
+      const tick = document.createElement("span");
+      tick.className = result.right ? "solved" : "missed";
+      tick.textContent = result.right ? "✓" : "✗";
+      return tick;
+    }),
+  );
+  ticks.setAttribute("aria-label", `Latest first turns: ${latest.map((result) => (result.right ? "right" : "wrong")).join(", ")}`);
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-forget]")) return;
+  storage.removeItem("puzzles");
+  show(location.href, {}, false);
 });
 
 window.addEventListener("popstate", () => show(location.href, {}, true));

@@ -19,7 +19,6 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import wilson_interval
 from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import derive_stored_positions
-from analytics.tables.derived.positions import PositionCounts, counts_to_frame
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
@@ -187,8 +186,6 @@ def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
     assert 0 < sum(map(len, rows)) < sum(map(len, counted))
     for counts in counted:
         assert not any(np.shares_memory(counts["games"].to_numpy(), frame["games"].to_numpy()) for frame in rows)
-    room = PositionCounts.empty(9)
-    assert not np.shares_memory(counts_to_frame(room, range(1), np.array([3]), 0)["games"].to_numpy(), room.games)
 
 
 def test_alike_counts_every_legal_decision(classic: tuple[OpenArchive, Kept]) -> None:

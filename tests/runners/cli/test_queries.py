@@ -22,12 +22,12 @@ from analytics.report import report_data
 from analytics.report.frame_formats import format_text_table
 from analytics.store.archive import ArchiveStore
 from analytics.tables.derived.definitions import POSITIONS_TABLE
-from analytics.tables.derived.indexing import IndexExtent, IndexSummary, list_index_chunks
-from analytics.tables.derived.indexing import index_chunk as index_range
-from analytics.tables.derived.range_table import Chunk, select_ranges_with_most_units
+from analytics.tables.derived.indexing import IndexSummary, list_index_chunks
+from analytics.tables.derived.indexing import index_chunks_as_sum as index_ranges
+from analytics.tables.derived.range_table import select_ranges_with_most_units
 from analytics.tables.upkeep.garbage import list_unneeded_files
 from runners.arena import indexing
-from runners.arena.indexing import index_new_games_if_writable
+from runners.arena.indexing import IndexChunks, index_new_games_if_writable
 from runners.terminal.files import TABLE_FORMATS
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
@@ -121,16 +121,16 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     words = ("archive", "index", "--threads", "1", "--archive", str(sample))
     one = qarena(*words, "--run", "d2a027fc112c", "--plies", "16")
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
-    file_count, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[Chunk[IndexExtent]]()
+    file_count, count, counted = len(list(sample.glob("positions/*/*"))), index_ranges, list[IndexChunks]()
 
-    def interrupt(archive: ArchiveStore, chunk: Chunk[IndexExtent]) -> IndexSummary:
-        counted.append(chunk)
+    def interrupt(archive: ArchiveStore, chunks: IndexChunks) -> IndexSummary:
+        counted.append(chunks)
         if len(counted) == 3:
             signal.raise_signal(signal.SIGINT)
-        return count(archive, chunk)
+        return count(archive, chunks)
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing, "index_chunk", interrupt)
+        patch.setattr(indexing, "index_chunks_as_sum", interrupt)
         result = qarena(*words)
     assert (result.code, result.out) == (130, "")
     note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"
@@ -328,11 +328,12 @@ def test_what_needs_an_index_makes_it_and_a_damaged_one_says_what_to_do(qarena: 
     for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
         qarena("sql", other, "--archive", str(few))
         assert snapshot(few) == before
-    first_output, second_output = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
-    assert re.fullmatch(
-        r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", first_output
+    first_output, second_output = (
+        qarena("archive", "index", "--threads", "2", "--archive", str(few)).out for _ in range(2)
     )
+    assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", first_output)
     assert second_output == f"Nothing to index: 512 games are indexed in {few}.\n"
+    assert len([*few.glob("positions/*/*")]) == 2  # sums of eight files of games each
     damaged = next(few.glob("positions/*/*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     result = qarena("openings", "--archive", str(few))

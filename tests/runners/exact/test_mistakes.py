@@ -10,7 +10,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exact.annotation import AnnotationOptions, annotate_runs
-from analytics.questions.mistakes import find_worst_mistakes
+from analytics.questions.mistakes import find_worst_mistakes, find_worst_mistakes_by_agent
 from analytics.questions.selection import read_plies
 from analytics.store.archive import ArchiveStore
 from quarto.canonical import canonical_position
@@ -66,6 +66,18 @@ def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path)
     keys = [(-mistake.regret, -(mistake.saving or 0) / mistake.choices, -mistake.missed) for mistake in mistakes]
     assert keys == sorted(keys)
     assert {mistake.rules.name for mistake in mistakes} == {"classic", "own_piece"}
+
+
+def test_the_worst_mistakes_of_all_agents_are_those_of_each(root: Path) -> None:
+    with open_archive(root) as archive:
+        mistakes = find_worst_mistakes_by_agent(archive, "ply < 15", 7)
+        expected = {
+            agent: find_worst_mistakes(archive, f"agent = '{agent}' AND ply < 15", 7)
+            for agent in ("random", "semi_random")
+        }
+        assert find_worst_mistakes_by_agent(archive, "agent = 'nobody'", 7) == {}
+    assert mistakes == expected
+    assert [len(of_agent) for of_agent in mistakes.values()] == [7, 7]
 
 
 def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -> None:

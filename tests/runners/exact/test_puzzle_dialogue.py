@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
 
+from analytics.exact.puzzle_themes import PuzzleFilter, number_puzzles, select_puzzles
 from analytics.exact.puzzles import COLUMNS, Puzzle, load_shipped_puzzles
 from quarto.errors import NotFoundError
 from quarto.game import game_from_position
-from quarto.notation import format_cell, format_piece
+from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.rules import NONE
 from runners.config.yaml_options import list_options, load_rules, read_option_comment
 from runners.exact.puzzle_dialogue import describe_theme, run_puzzles
@@ -53,7 +55,7 @@ def test_the_only_turn_is_right_in_one_line_or_two_and_every_other_is_wrong() ->
         written = play_lines(number, *lines)
         assert written[1] == f"Right: {puzzle.turn} is the only turn that {puzzle.goal}s."
         assert written[-1] == "Solved by the first turn: 1 of 1."
-        assert describe_theme(puzzle) in written[-3]
+        assert describe_theme(puzzle, load_rules("classic")) in written[-3]
     for turn, (value, distance) in wrong_turns(puzzle).items():
         written = play_lines(number, turn, puzzle.turn, "quit")
         assert written[1] == f"Wrong: {turn} does not {puzzle.goal}."
@@ -74,6 +76,68 @@ def test_a_puzzle_explains_rules_that_are_not_the_classic_ones_and_so_does_the_p
     page = (ROOT / "docs/puzzles.md").read_text()
     for rules in list_options("rules"):
         assert f"| `{rules}` | {read_option_comment('rules', rules)} |" in page
+
+
+def test_rules_that_are_not_the_classic_ones_are_shown_by_a_picture_of_their_lines() -> None:
+    number = next(at for at, puzzle in enumerate(load_shipped_puzzles(), 1) if puzzle.rules == "square")
+    notes = Notes(["quit"])
+    run_puzzles(load_shipped_puzzles(), number, notes)
+    assert notes.news[2:] == [
+        "8 rows and columns   2 diagonals   9 squares of 2x2",
+        ". . x .              o . . x       o o . .",
+        "o o * o              . o x .       o o x x",
+        ". . x .              . x o .       . . x x",
+        ". . x .              x . . o       . . . .",
+    ]
+
+
+def test_a_turn_that_draws_where_one_wins_is_refuted_by_the_replies_that_hold() -> None:
+    number = next(
+        at
+        for at, puzzle in enumerate(load_shipped_puzzles(), 1)
+        if puzzle.value and puzzle.position.occupied.bit_count() >= 11
+    )
+    puzzle = load_shipped_puzzles()[number - 1]
+    rules, counts = load_rules(puzzle.rules), set[int]()
+    for turn, (value, _) in wrong_turns(puzzle).items():
+        if value == 0:
+            cell, gift = turn.split()
+            after = game_from_position(puzzle.position, rules).place(parse_cell(cell)).give(parse_piece(gift))
+            replies = list_turns(after.position, rules)
+            holding = {
+                f"{format_cell(cell)} {format_piece(gift)}" for (cell, gift), (held, _) in replies.items() if not held
+            }
+            line = play_lines(number, turn, "quit")[2]
+            sentence = re.fullmatch(r"It draws: the reply (.+?) (alone holds|holds, as do (\d+) others)\.", line)
+            assert sentence
+            assert sentence[1] in holding
+            assert int(sentence[3] or 0) + 1 == len(holding)
+            counts.add(len(holding))
+    assert counts
+
+
+def test_puzzles_of_a_theme_a_level_and_rules_follow_one_another() -> None:
+    wanted = PuzzleFilter("quiet", 3, "square")
+    rules_by_name = {name: load_rules(name) for name in ("classic", "square")}
+    numbers = [
+        puzzle.number for puzzle in select_puzzles(number_puzzles(load_shipped_puzzles(), rules_by_name), wanted)
+    ]
+    notes = Notes(["answer", "", "answer", "", "quit"])
+    run_puzzles(load_shipped_puzzles(), numbers[1], notes, wanted)
+    headings = [line for line in notes.news if line.startswith("Puzzle ")]
+    assert [heading.partition(", ")[0] for heading in headings] == [
+        f"Puzzle {number} of 300 ({place} of {len(numbers)} selected)" for place, number in enumerate(numbers, 1)
+    ][1:4]
+    assert " A quiet gift: " in notes.written[4]
+
+
+def test_first_turns_in_a_row_are_counted_and_later_ones_are_not() -> None:
+    number = find_late_puzzle_number()
+    right = [puzzle.turn for puzzle in load_shipped_puzzles()[number - 1 : number + 3]]
+    wrong = next(iter(wrong_turns(load_shipped_puzzles()[number + 1])))
+    written = play_lines(number, right[0], "", right[1], "", wrong, right[2], "", right[3])
+    assert [line for line in written if "in a row" in line] == ["2 in a row."]
+    assert written[-1] == "Solved by the first turn: 3 of 4. Longest streak: 2."
 
 
 def test_other_input_is_explained_and_the_answer_is_shown() -> None:

@@ -155,7 +155,11 @@ SMALL_EVOLUTION = (
 )
 
 COMMANDS = {
-    "index": ("runners.arena.indexing.index_chunk", ["archive", "index"], r"games indexed in 2\.0 s, 8 a second"),
+    "index": (
+        "runners.arena.indexing.index_chunks_as_sum",
+        ["archive", "index"],
+        r"games indexed in 2\.0 s, 8 a second",
+    ),
     "annotate": (
         "analytics.exact.annotation.Annotator.annotate",
         ["annotate", "--from-pieces", "11"],

@@ -19,6 +19,11 @@ OWN_AGENTS = {
     "league_cheat": "class Player:\n    def choose(self, position, rng):\n        return 99, 99\n",
     "league_hot": "class Player:\n    def choose(self, position, rng):\n"
     '        raise RuntimeError("<script>alert(1)</script> \\x1b[31m")\n',
+    "league_follower": "class Player:\n    def choose(self, position, rng):\n"
+    "        if position.hand < 0 and len(position.free) < 16:\n"
+    '            raise RuntimeError("this is no beginning")\n'
+    "        return position.free[0], (*position.available, -1)[0]\n",
+    "league_sleepy": "import time\n\nclass Player:\n    def choose(self, position, rng):\n        time.sleep(60)\n",
     "league_lost": "import no_such_module_of_a_student\n\nclass Player:\n    pass\n",
     "league_crash": "import os\n\nclass Player:\n    def choose(self, position, rng):\n        os._exit(3)\n",
 }

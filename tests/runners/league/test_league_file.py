@@ -23,6 +23,15 @@ MISTAKES = [
     ("plan: gauntlet\n" + TWO, "plan: gauntlet needs anchors"),
     ("plan: gauntlet\nanchors: [mcts]\n" + TWO, "anchors: 'mcts' is no entry"),
     ("anchors: [random]\n" + TWO, "anchors have no effect with plan: round_robin"),
+    ("entries: [random, {agent: mcts, meets: anchors}]\n", "entry 'mcts': meets: anchors needs anchors"),
+    ("entries: [random, {agent: mcts, meets: anchor}]\n", "entry 'mcts': meets: 'anchor' is neither all nor anchors"),
+    ("entries: [random, {agent: mcts, games: 7}]\n", "entry 'mcts': games: 7 is odd, and games come in pairs"),
+    ("entries: [random, {agent: mcts, games: 0}]\n", "entry 'mcts': games: 0 is no even number from 2 to"),
+    ("entries: [random, {agent: mcts, games: true}]\n", "entry 'mcts': games: True is no even number from 2 to"),
+    (
+        "anchors: [mcts]\nentries: [random, {agent: mcts, meets: anchors}]\n",
+        "entry 'mcts': meets: anchors is not for an anchor, which all meet",
+    ),
     ("budget: soon\n" + TWO, "budget: 'soon' is not a time: write a number and s, min, h or d, such as 2h"),
     ("rules: clasic\n" + TWO, "rules 'clasic' does not exist; did you mean 'classic'?"),
     ("entries: [random]\n", "a league has 2 to 1,000 entries, and this one has 1"),
@@ -66,7 +75,7 @@ def test_a_huge_file_is_refused(tmp_path: Path) -> None:
 
 
 def list_meetings(league: League) -> list[tuple[str, str]]:
-    return league.list_meetings([entry.name for entry in league.entries])
+    return [(first, second) for first, second, _ in league.list_meetings([entry.name for entry in league.entries])]
 
 
 def test_all_meet_all_and_in_a_gauntlet_the_anchors(tmp_path: Path) -> None:
@@ -76,6 +85,24 @@ def test_all_meet_all_and_in_a_gauntlet_the_anchors(tmp_path: Path) -> None:
     gauntlet = f"{QUICK}plan: gauntlet\nanchors: [a, c]\n"
     with opened(write_league(tmp_path / "gauntlet", *names, settings=gauntlet)) as league:
         assert {frozenset(pair) for pair in list_meetings(league)} == {*map(frozenset, ("ab", "ac", "ad", "cb", "cd"))}
+
+
+def test_an_entry_may_meet_the_anchors_only_and_have_a_number_of_games_of_its_own(tmp_path: Path) -> None:
+    entries = (
+        "name: a",
+        "name: b",
+        "name: c, games: 8",
+        "name: d, meets: anchors, games: 2",
+        "name: e, meets: anchors",
+    )
+    lines = [f"{entry}, agent: random" for entry in entries]
+    with opened(write_league(tmp_path / "mixed", *lines, settings=f"{QUICK}anchors: [a, c]\n")) as league:
+        games = {f"{first}{second}": games for first, second, games in league.list_meetings("abcde")}
+    assert games == {"ab": 4, "ac": 8, "ad": 2, "ae": 4, "bc": 8, "cd": 2, "ce": 8}
+    gauntlet = f"{QUICK}plan: gauntlet\nanchors: [a]\n"
+    lines = [f"name: {name}, agent: random" for name in ("a", "b", "c, meets: all", "d, meets: all")]
+    with opened(write_league(tmp_path / "gauntlet", *lines, settings=gauntlet)) as league:
+        assert list_meetings(league) == [("a", "b"), ("a", "c"), ("a", "d"), ("c", "d")]
 
 
 @pytest.mark.parametrize(
@@ -118,3 +145,26 @@ def test_limits_are_those_of_the_league_unless_an_entry_has_its_own(tmp_path: Pa
     assert not specs["ours"].limits.is_limited
     assert specs["engine"].params["command"] == f"python3 {folder / 'entries' / 'league_first' / 'league_first.py'}"
     assert [spec.label for spec in specs.values()] == ["own", "freed", "ours", "engine"]
+
+
+def test_the_number_of_processes_is_limited_in_sandboxes_only(tmp_path: Path) -> None:
+    entries_ = ("agent: league_first", "name: here, agent: league_first, isolation: thread", "agent: random")
+    with opened(write_league(tmp_path, *entries_, settings="limits: {processes: 20, megabytes: 500}\n")) as league:
+        specs = [entries.build_entry_spec(league, league.entries[0], isolation) for isolation in ("sandbox", "process")]
+        specs.append(entries.build_entry_spec(league, league.entries[1], "sandbox"))
+    assert [spec.limits.processes for spec in specs] == [20, None, None]
+    assert {str(spec.record_with_shortened_paths["limits"]) for spec in specs} == {"{'megabytes': 500}"}  # of one run
+
+
+def test_a_limit_gives_the_same_run_whether_the_league_or_the_entry_has_it(tmp_path: Path) -> None:
+    limit = "turn_seconds: 20"
+    folders = (
+        write_league(tmp_path / "a", "agent: league_first", "agent: random", settings=f"limits: {{{limit}}}\n"),
+        write_league(tmp_path / "b", f"agent: league_first, {limit}", "agent: random"),
+    )
+    records = []
+    for folder in folders:
+        with opened(folder) as league:
+            spec = entries.build_entry_spec(league, league.entries[0], "process")
+            records.append(str(spec.record_with_shortened_paths))  # as text, because 20 == 20.0
+    assert records[0] == records[1]

@@ -15,11 +15,14 @@ from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import build_code_record, fingerprint_agent_code, fingerprint_run_code
 from runners.arena.spec import RunSpec
 from runners.config.agents import load_agent
+from runners.config.requests import load_executor
 from runners.league.budget import share_games
 from runners.league.checking import check_entries
 from runners.league.entry_reports import read_entry_report, remove_league_path
 from runners.league.matches import read_notes
+from runners.league.playing import LeaguePlayOptions, play_missing_games
 from runners.league.standings import load_league_results
+from tests.marks import seldom
 from tests.runners.league.leagues import HERE, QUICK, StopAfter, opened, play, write_league, write_own_agent
 
 THREE = ("name: ann, agent: rule_based", "name: bob, agent: semi_random", "name: carl, agent: random")
@@ -45,6 +48,32 @@ def test_a_new_entry_plays_its_matches_and_nothing_else(tmp_path: Path) -> None:
     assert (more.matches, more.played_matches, more.games) == (6, 3, 12)
     assert {*first.run_ids} < {*more.run_ids}
     assert files.items() <= list_files(tmp_path).items()
+
+
+@pytest.mark.slow  # 78 runs
+def test_a_thirteenth_entry_plays_twelve_matches(tmp_path: Path) -> None:
+    entries = [f"name: e{number}, agent: {'random' if number % 2 else 'dumb'}" for number in range(13)]
+    settings = QUICK.replace("4", "2")
+    first = play(write_league(tmp_path, *entries[:12], settings=settings))
+    assert (first.matches, first.played_matches, first.games) == (66, 66, 132)
+    files = list_files(tmp_path)
+    more = play(write_league(tmp_path, *entries, settings=settings))
+    assert (more.matches, more.played_matches, more.games) == (78, 12, 24)
+    assert files.items() <= list_files(tmp_path).items()
+    new_notes = [note for note in read_notes(tmp_path).matches if note.run_id not in first.run_ids]
+    assert all("e12" in (note.first, note.second) for note in new_notes)
+
+
+@pytest.mark.parametrize("executor", ["threads", *seldom("processes")])
+def test_the_table_is_the_same_on_several_threads_and_processes(tmp_path: Path, executor: str) -> None:
+    settings = "games: 20\nregret: false\nisolation: process\n"
+    own = (f"name: own, agent: league_first, {HERE}", f"name: cheat, agent: league_cheat, {HERE}")
+    folders = [write_league(tmp_path / name, *THREE, *own, settings=settings) for name in ("one", "several")]
+    play(folders[0])
+    with opened(folders[1]) as league:
+        options = LeaguePlayOptions(threads=2, executor=load_executor(executor, None))
+        play_missing_games(league, options, threading.Event())
+    assert_frame_equal(*map(read_standings, folders))
 
 
 def test_matches_share_their_openings(tmp_path: Path) -> None:
@@ -150,6 +179,26 @@ def test_each_entry_is_checked_and_its_report_lies_beside_it(tmp_path: Path) -> 
     assert read_entry_report(folder, "ann").startswith("ok   legal: every turn")
 
 
+@pytest.mark.parametrize(("plies", "fault"), [(0, ""), (2, "raised RuntimeError: this is no beginning")])
+def test_an_entry_is_checked_from_the_openings_of_the_league(tmp_path: Path, plies: int, fault: str) -> None:
+    settings = f"{QUICK}opening_plies: {plies}\n"
+    folder = write_league(tmp_path, THREE[0], f"name: begins, agent: league_follower, {HERE}", settings=settings)
+    with opened(folder) as league:
+        *_, check = check_entries(league, "process", 30.0)
+    assert check.is_fine == (not fault)
+    assert fault in read_entry_report(folder, "begins")
+
+
+@pytest.mark.slow  # a process starts
+def test_an_entry_is_checked_within_the_limits_of_the_league(tmp_path: Path) -> None:
+    settings = f"{QUICK}limits: {{turn_seconds: 0.2}}\n"
+    folder = write_league(tmp_path, "name: late, agent: league_sleepy", THREE[0], settings=settings)
+    with opened(folder) as league:
+        check = next(iter(check_entries(league, "process", 30.0)))
+    assert not check.is_fine
+    assert "took too long for a turn" in read_entry_report(folder, "late")
+
+
 def test_a_match_has_the_code_that_its_run_records() -> None:
     specs = load_agent("mcts"), load_agent("random")
     agents = [spec.build() for spec in specs]
@@ -173,15 +222,18 @@ def test_notes_of_another_seed_are_left_out(tmp_path: Path) -> None:
 
 def test_under_a_budget_slow_matches_get_fewer_games() -> None:
     paces = {"slow": 10.0, "quick": 0.01, "middle": 1.0}
-    assert share_games(paces, {}, 100, 1e6) == {"slow": 100, "quick": 100, "middle": 100}
-    games = share_games(paces, {}, 100, 200.0)
+    full = dict.fromkeys(paces, 100)
+    assert share_games(paces, {}, full, 1e6) == full
+    games = share_games(paces, {}, full, 200.0)
     assert games == {"slow": 8, "quick": 100, "middle": 98}
     assert sum(paces[match] * count for match, count in games.items()) <= 200.0
+    fewer = {**full, "middle": 40}  # what it leaves over goes to the slow one
+    assert share_games(paces, {}, fewer, 200.0) == {"slow": 14, "quick": 100, "middle": 40}
 
 
 @pytest.mark.parametrize("budget", [0.0, 1.0, 33.3, 500.0])
 def test_games_under_a_budget_are_even_and_never_fewer_than_played(budget: float) -> None:
-    games = share_games({"one": 3.0, "two": 0.7}, {"one": 8}, 50, budget)
+    games = share_games({"one": 3.0, "two": 0.7}, {"one": 8}, {"one": 50, "two": 50}, budget)
     assert all(count % 2 == 0 and 2 <= count <= 50 for count in games.values())
     assert games["one"] >= 8
 
@@ -191,6 +243,19 @@ def test_a_league_with_a_budget_plays_at_least_a_pair_of_each_match(tmp_path: Pa
     assert outcome.games == 6
     outcome = play(write_league(tmp_path, *THREE, settings="games: 40\nregret: false\nbudget: 2h\n"))
     assert outcome.games == 3 * 40 - 6
+
+
+@pytest.mark.parametrize("budget", ["", "budget: 2h\n"])
+def test_each_match_has_the_games_of_its_own_plan(tmp_path: Path, budget: str) -> None:
+    slow = "name: slow, agent: dumb, meets: anchors, games: 2"
+    outcome = play(write_league(tmp_path, *THREE, slow, settings=f"{QUICK}anchors: [carl]\n{budget}"))
+    assert (outcome.matches, outcome.games) == (4, 3 * 4 + 2)
+    assert dict(read_standings(tmp_path).select("entry", "games").iter_rows()) == {
+        "ann": 8,
+        "bob": 8,
+        "carl": 10,
+        "slow": 2,
+    }
 
 
 def test_a_match_is_complete_with_its_share_of_a_budget_whatever_its_run_asked_for(tmp_path: Path) -> None:

@@ -87,6 +87,12 @@ def test_the_pages_hold_together(site: Path) -> None:
             assert not anchor or anchor in pages[target].ids
 
 
+def test_the_page_of_an_entry_links_to_its_opponents_the_best_first(league: Path, site: Path) -> None:
+    standings = runners.rank_league(league).frame.filter(pl.col("games") > 0)
+    links = [unquote(link) for link in Page(site / "players/ann.html").links if not link.startswith("#")]  # no symbols
+    assert links == ["../index.html", *(f"{name}.html" for name in standings["entry"] if name != "ann")]
+
+
 def test_texts_of_strangers_are_escaped(site: Path) -> None:
     index, hot = ((site / name).read_text(encoding="utf-8") for name in ("index.html", "players/hot.html"))
     assert "&lt;script&gt;alert(2)&lt;/script&gt; &amp; co" in index

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 if find_spec("fastapi") is None:  # without the extra they cannot be imported: all their tests have its marker
     collect_ignore = [
-        *(f"test_{name}.py" for name in ("analyse", "archive_pages", "how_to_play", "play", "play_review")),
-        *(f"test_{name}.py" for name in ("puzzle_pages", "site", "sql_page")),
+        *(
+            f"test_{name}.py"
+            for name in ("analyse", "archive_pages", "exercises", "how_to_play", "play", "play_review")
+        ),
+        *(f"test_{name}.py" for name in ("puzzles", "site", "sql_page")),
     ]
 
 

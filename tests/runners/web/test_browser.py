@@ -20,6 +20,8 @@ from urllib.request import urlopen
 import pytest
 
 from analytics import open_archive
+from analytics.exact.puzzles import load_shipped_puzzles
+from quarto.notation import CLASSIC_NAME
 from tests.paths import SAMPLE
 from tests.runners.experiments import QARENA, build_shell_environment
 
@@ -31,15 +33,18 @@ OPTIONS = (
 GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 ROUND_ROBIN, SWEEP = "8d1cb3670fa3", "fe6afc128298"
 PAGES = (
+    "/play/how-to-play",
+    *("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/analyse?text=F@b1%0A3@b9"),
     *(
-        "/",
-        "/play/how-to-play",
-        "/play?agent=mcts",
-        f"/analyse?text={GAME}",
-        f"/analyse?text={GAME[:29]}",
-        "/analyse?text=F@b1%0A3@b9",
+        "/puzzles",
+        "/puzzles?theme=quiet&level=3",
+        "/puzzles/1",
+        "/puzzles/130?turn=c3.6",
+        "/puzzles/position?position=.41B/0FC8/.A.7/563. D&turn=a1.2",
+        "/puzzles/61?turn=a1",
+        "/puzzles/61?turn=a1.5",
+        "/puzzles/61?answer=yes",
     ),
-    *("/puzzles/1", "/puzzles/61?turn=a1", "/puzzles/61?turn=a1.5", "/puzzles/61?answer=yes"),
     *("/nothing", "/browse", f"/browse/runs/{ROUND_ROBIN}", "/browse/agent?agent=dumb", "/browse/games"),
     *(f"/browse/games/{ROUND_ROBIN}/8", "/browse/openings", "/browse/openings?position=0.../..../..../.... F"),
     "/browse/compare?run=d2a027fc112c&run=2a6d3741319d",
@@ -268,6 +273,112 @@ def test_a_logged_game_is_replayed_by_keys(tab: Any) -> None:
     assert "branch=" in tab.url
 
 
+def take_puzzle_turn(tab: Any, cell: str, gift: str) -> None:
+    act_and_wait(tab, tab.locator(f"a#cell-{cell}").click)
+    act_and_wait(tab, tab.locator(f"a#piece-button-{gift}").click)
+
+
+def read_progress(tab: Any) -> dict[str, int]:
+    """Read what a page says about the reader's results: streak, best, solved, first."""
+    return {count.get_attribute("data-count"): int(count.inner_text()) for count in tab.locator("[data-count]").all()}
+
+
+def test_a_streak_of_five_puzzles_is_kept_in_the_browser_and_no_puzzle_counts_twice(tab: Any) -> None:
+    turns = [puzzle.turn.split() for puzzle in load_shipped_puzzles()[:7]]
+    tab.goto(f"/puzzles/7?turn={'.'.join(turns[6])}")  # who opens the address of an answer has not found it
+    wait_until_settled(tab)
+    assert not tab.locator("[data-progress]").is_visible()
+    tab.goto("/puzzles")
+    act_and_wait(tab, lambda: tab.keyboard.press("n"))
+    for number, (cell, gift) in enumerate(turns[:5], 1):
+        assert tab.url.endswith(f"/puzzles/{number}")
+        take_puzzle_turn(tab, cell, gift)
+        assert read_progress(tab) == {"streak": number, "best": number, "solved": number, "first": number}
+        act_and_wait(tab, lambda: tab.keyboard.press("n"))
+
+    wrong = next(name for name in load_cell_names(tab) if name != turns[5][0])
+    act_and_wait(tab, tab.locator(f"a#cell-{wrong}").click)
+    act_and_wait(tab, tab.locator("a.slot").first.click)
+    missed = {"streak": 0, "best": 5, "solved": 5, "first": 5}
+    assert read_progress(tab) == missed
+    for _ in range(2):  # a second wrong turn changes nothing
+        act_and_wait(tab, lambda: tab.keyboard.press("u"))
+        act_and_wait(tab, tab.locator(f"a#cell-{wrong}").click)
+        act_and_wait(tab, tab.locator("a.slot").first.click)
+        assert read_progress(tab) == missed
+    act_and_wait(tab, lambda: tab.keyboard.press("u"))
+    take_puzzle_turn(tab, *turns[5])
+    tab.reload()
+    wait_until_settled(tab)
+    assert read_progress(tab) == missed | {"solved": 6}
+    assert tab.locator(".ticks").inner_text().split() == ["✓"] * 5 + ["✗"]
+
+    act_and_wait(tab, tab.get_by_role("link", name="All puzzles").click)
+    assert read_progress(tab) == missed | {"solved": 6}
+    assert tab.locator(".themes tbody tr").first.inner_text().split() == [
+        *("All", "puzzles", "6/300", "6/60", *("0/60",) * 4),
+    ]
+    assert tab.locator("ol.puzzle-map .solved").all_inner_texts() == ["1", "2", "3", "4", "5"]
+    assert tab.get_by_role("link", name="Puzzle 6, solved later").get_attribute("class") == "later"
+    act_and_wait(tab, tab.get_by_role("link", name="Continue").click)
+    assert tab.url.endswith("/puzzles/7")
+    act_and_wait(tab, tab.get_by_role("link", name="Show the answer").click)
+    assert read_progress(tab) == missed | {"solved": 6}
+    assert tab.locator(".ticks").inner_text().split() == ["✓"] * 5 + ["✗"] * 2
+
+
+def load_cell_names(tab: Any) -> list[str]:
+    """List the empty cells of the puzzle on the page."""
+    return [cell.get_attribute("data-name") for cell in tab.locator("a.cell").all()]
+
+
+def test_puzzles_of_a_theme_follow_one_another_and_results_are_forgotten_on_demand(tab: Any) -> None:
+    puzzles = load_shipped_puzzles()
+    numbers = [number for number, puzzle in enumerate(puzzles, 1) if puzzle.rules != CLASSIC_NAME and puzzle.level == 1]
+    tab.goto("/puzzles")
+    act_and_wait(tab, tab.locator(".themes tr", has_text="Other rules").get_by_role("link").nth(1).click)
+    assert tab.locator("ol.puzzle-map a").all_inner_texts() == [str(number) for number in numbers]
+    for number in numbers[:3]:
+        act_and_wait(tab, lambda: tab.keyboard.press("n"))
+        assert tab.url.endswith(f"/puzzles/{number}?theme=rules&level=1")
+    act_and_wait(tab, tab.get_by_role("link", name="Show the answer").click)
+    act_and_wait(tab, tab.get_by_role("link", name="Other rules of level 1").click)
+    assert tab.get_by_role("link", name=f"Puzzle {numbers[2]}, not solved yet").count() == 1
+    tab.get_by_text("Forget your results").click()
+    tab.get_by_role("button", name="Forget all results").click()
+    tab.get_by_role("link", name="Begin").wait_for()
+    assert not tab.locator("[data-progress]").is_visible()
+    assert tab.evaluate("localStorage.getItem('puzzles')") is None
+
+
+@pytest.mark.parametrize("kept", ["nonsense", '{"id": 1}', '[null, 3, {"id": 5}, {"id": "0", "right": true}]'])
+def test_results_that_something_else_has_written_break_no_page(tab: Any, kept: str) -> None:
+    tab.goto("/puzzles/1")
+    tab.evaluate("kept => localStorage.setItem('puzzles', kept)", kept)
+    tab.reload()
+    take_puzzle_turn(tab, *load_shipped_puzzles()[0].turn.split())
+    assert read_progress(tab)["solved"] == 1
+
+
+def test_puzzles_are_solved_without_a_script_and_without_storage(browser: Any, running_server: RunningServer) -> None:
+    forbid = (
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
+    )
+    for scripted in (False, True):
+        context = browser.new_context(base_url=running_server.home, java_script_enabled=scripted)
+        context.add_init_script(forbid)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto("/puzzles")
+        page.get_by_role("link", name="Begin").click()
+        take_puzzle_turn(page, *load_shipped_puzzles()[0].turn.split())
+        assert page.title().startswith("Right · Puzzle 1")
+        assert not page.locator("[data-progress]").is_visible()
+        page.get_by_role("link", name="Next puzzle").click()
+        page.wait_for_url("**/puzzles/2")
+        context.close()
+
+
 def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, running_server: RunningServer) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
@@ -293,6 +404,13 @@ def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, running_se
             page.goto(path)
             wait_until_settled(page)
             look(path)
+        page.goto("/puzzles/1")
+        take_puzzle_turn(page, *load_shipped_puzzles()[0].turn.split())
+        look("a solved puzzle")
+        act_and_wait(page, page.get_by_role("link", name="Next puzzle").click)
+        act_and_wait(page, page.get_by_role("link", name="Show the answer").click)
+        page.goto("/puzzles")
+        look("puzzles with results")
         begin(page, "dumb")
         page.get_by_role("button", name="Hint").click()
         page.locator(".hinted").wait_for()

@@ -216,6 +216,7 @@ VALUES = {
     "identity": "A" * 22,
     "policy": "none",
     "number": "7",
+    "puzzle_id": "00000000",
 }
 LINK = {"agent": "minimax(depth=16)", "rules": "classic", "seat": "1", "seed": "1", "name": "me", "number": "0"}
 QUERIES: tuple[dict[str, str], ...] = (
@@ -223,6 +224,7 @@ QUERIES: tuple[dict[str, str], ...] = (
     LINK | {"id": "A" * 22, "hint": "1"},
     {"q": "SELECT 1 AS x"},
     {"question": "1", "chart": "bars"},
+    {"position": ".41B/0FC8/.A.7/563. D", "answer": "yes"},
 )
 
 

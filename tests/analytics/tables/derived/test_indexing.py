@@ -20,6 +20,7 @@ from analytics.store.ranges import FileSlice, StoredRange
 from analytics.tables.derived.definitions import (
     END_PLY,
     FIRST_PLIES,
+    INDEX_TABLES,
     POSITIONS_TABLE,
     NotIndexedError,
     derive_first_plies,
@@ -27,9 +28,20 @@ from analytics.tables.derived.definitions import (
     format_extent,
     is_ply_within_extent,
 )
-from analytics.tables.derived.indexing import IndexExtent, IndexSummary, index_chunk, index_runs, list_index_chunks
+from analytics.tables.derived.indexing import (
+    IndexExtent,
+    IndexSummary,
+    index_chunk,
+    index_chunks_as_sum,
+    index_runs,
+    list_index_chunks,
+)
 from analytics.tables.derived.range_table import Chunk, list_missing_ranges, select_ranges_with_most_units
-from analytics.tables.upkeep.compaction import compact_positions_and_first_plies
+from analytics.tables.upkeep.compaction import (
+    CompactionGroup,
+    compact_positions_and_first_plies,
+    encode_parent_table,
+)
 from analytics.tables.upkeep.garbage import list_unneeded_files, remove_replaced_files
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError
@@ -72,6 +84,20 @@ def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(
     )
     assert first_index == again
     assert len(first_index) == 2 * len(archive.list_effective_ranges(RUN_ID)) == 16
+
+
+def test_several_ranges_get_the_file_that_compaction_would_make(archive: ArchiveStore, tmp_path: Path) -> None:
+    more(archive)
+    other = ArchiveStore.open(shutil.copytree(archive.root, tmp_path / "other"))
+    summary = index_chunks_as_sum(archive, list_index_chunks(archive, [RUN_ID]))
+    assert summary == index_runs(other, [RUN_ID])
+    for table in INDEX_TABLES:
+        (parent,) = archive.list_effective_ranges(RUN_ID, table.name)
+        children = other.list_effective_ranges(RUN_ID, table.name)
+        assert len(children) == 8
+        expected = encode_parent_table(other, record(), table, CompactionGroup(parent, children), table)
+        assert (Path(archive.root) / table.name / f"run={RUN_ID}" / parent.name).read_bytes() == expected
+    assert verify_archive(archive).problems == []
 
 
 def test_only_what_is_not_indexed_yet_is(archive: ArchiveStore) -> None:

@@ -20,9 +20,11 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.store.archive import ArchiveStore
 from analytics.tables.verification.archive import verify_archive
+from runners.library.leagues import rank_league
 from tests.paths import ROOT
 from tests.runners.arena.executors import cluster
 from tests.runners.experiments import assert_same_rows, read_archive_rows, run_qarena, start_qarena
+from tests.runners.league.leagues import HERE, write_league
 
 pytestmark = pytest.mark.extras
 
@@ -121,6 +123,20 @@ def test_derived_tables_and_tablebases_are_the_same(nodes: Nodes, tmp_path: Path
             assert_frame_equal(answer, local_archive.sql(text))
     paths = [Path(f"{archive}-tables/torus_square-3.parquet") for archive in (local_root, cluster_root)]
     assert_frame_equal(*(pl.read_parquet(path) for path in paths))
+
+
+def test_the_table_of_a_league_is_the_same(nodes: Nodes, tmp_path: Path) -> None:
+    ray = ("--executor", "ray", "--ray-address", nodes.address)
+    own = f"name: own, agent: league_first, {HERE}"
+    agents = ("agent: random", "agent: rule_based", own)
+    settings = "games: 20\nregret: true\nisolation: process\n"
+    standings = []
+    for name, executor in (("here", ()), ("there", ray)):
+        league = write_league(tmp_path / name, *agents, settings=settings)
+        assert "60 games played in 3 matches of 3." in run_in_folder(tmp_path, "league", "play", name, *executor)[0]
+        standings.append(rank_league(league).frame.drop("milliseconds"))
+    assert standings[0]["gift_regret"].null_count() == 0
+    assert_frame_equal(*standings)
 
 
 @pytest.fixture
