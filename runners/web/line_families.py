@@ -11,7 +11,7 @@ from analytics.store.texts import format_count_with_noun
 from quarto.rules import CLASSIC, SIDE, Line, Rules
 
 
-class LineFamily(NamedTuple):
+class FamilyPicture(NamedTuple):
     """The lines of one form, such as rows and columns, with one or two of them as examples."""
 
     text: str  # as in "8 rows and columns"
@@ -19,9 +19,9 @@ class LineFamily(NamedTuple):
 
 
 @cache
-def list_line_families(rules: Rules) -> tuple[LineFamily, ...]:
+def list_line_families(rules: Rules) -> tuple[FamilyPicture, ...]:
     """Return the families of lines of a rule set."""
-    families: list[LineFamily] = []
+    families: list[FamilyPicture] = []
     if rules.rows_and_columns:
         lines = _list_lines(rows_and_columns=True)
         families.append(_build_family(lines, "row or column", "rows and columns", (lines[1], lines[SIDE + 2])))
@@ -42,7 +42,7 @@ def list_line_families(rules: Rules) -> tuple[LineFamily, ...]:
 
 
 @cache
-def list_families_unlike_classic(rules: Rules) -> tuple[LineFamily, ...]:
+def list_families_unlike_classic(rules: Rules) -> tuple[FamilyPicture, ...]:
     """Return the families of lines that a rule set has and the classic rules lack."""
     classic = list_line_families(CLASSIC)
     return tuple(family for family in list_line_families(rules) if family not in classic)
@@ -52,7 +52,7 @@ def _list_lines(*, rows_and_columns: bool = False, diagonals: str = "none", squa
     return Rules("family", rows_and_columns, diagonals, squares).lines
 
 
-def _build_family(lines: Sequence[Line], noun: str, nouns: str, examples: Sequence[Line]) -> LineFamily:
-    return LineFamily(
+def _build_family(lines: Sequence[Line], noun: str, nouns: str, examples: Sequence[Line]) -> FamilyPicture:
+    return FamilyPicture(
         format_count_with_noun(len(lines), noun, nouns), tuple(render_stroke_path(line) for line in examples)
     )

@@ -14,7 +14,7 @@ from quarto.notation import ATTRIBUTE_WORDS, parse_position
 from quarto.rules import CLASSIC, Rules
 from runners.play.levels import LEVELS
 from runners.web.agents_and_rules import AgentsAndRules
-from runners.web.line_families import LineFamily, list_line_families
+from runners.web.line_families import FamilyPicture, list_line_families
 from runners.web.page_rendering import render_page
 from runners.web.site import find_site
 from runners.web.tiles import describe_piece
@@ -47,7 +47,7 @@ class RulesLesson(NamedTuple):
 
     rules: Rules
     text: str  # one-line description
-    families: tuple[LineFamily, ...]
+    families: tuple[FamilyPicture, ...]
     can_begin: bool  # the opponent of first games can play by these rules
 
 
