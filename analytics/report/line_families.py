@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from analytics.report.board_svg import render_stroke_path
-from quarto.rules import CELLS, SIDE, Line, Rules
+from quarto.rules import CELLS, CLASSIC, SIDE, Line, Rules
 
 FAMILY_GAP = "   "  # between two boards in plain text
 
@@ -58,6 +58,13 @@ def list_line_families(rules: Rules) -> tuple[LineFamily, ...]:
             ).lines
             families.append(LineFamily(name, len(lines), tuple(lines[index] for index in indices)))
     return tuple(families)
+
+
+@cache
+def list_families_unlike_classic(rules: Rules) -> tuple[LineFamily, ...]:
+    """List the families of lines that rules have and the classic rules lack."""
+    classic = list_line_families(CLASSIC)
+    return tuple(family for family in list_line_families(rules) if family not in classic)
 
 
 def render_line_families(rules: Rules) -> list[str]:

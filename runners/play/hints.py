@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from analytics.exact.game_review import TABLE_MEGABYTES, Choice, GameReview, JudgedDecision
 from analytics.exact.tablebase import find_largest_tablebase, load_tablebase_index
+from analytics.store.texts import format_count_with_noun
 from quarto.batch import Batch
-from quarto.game import Game, NextDecision, Participants, format_cells, format_pieces
-from quarto.notation import format_cell, format_piece
+from quarto.game import Game, NextDecision, Participants, describe_line, format_cells, format_pieces
+from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.observations import GIFT_CODES, NO_CELL, NO_GIFT
 from quarto.rules import NONE
 from quarto.solver.solver import ILLEGAL, Solver
@@ -51,10 +52,10 @@ def find_hint(game: Game, seconds: float | None = None) -> Hint:
     if game.next_decision is NextDecision.PLACEMENT:
         hand = format_piece(game.hand)
         if wins:
-            return Hint([f"{hand} finishes a line on {' '.join(wins)}."], wins)
+            return Hint([f"{hand} finishes a line on {' '.join(wins)}.", _explain_win(game, wins[0])], wins)
         return _find_placement_hint(game, view, f"{hand} finishes no line now.", seconds)
     if wins:
-        return Hint([f"This finishes a line: {_format_turns(wins)}."], wins)
+        return Hint([f"This finishes a line: {_format_turns(wins)}.", _explain_win(game, wins[0])], wins)
     return _find_ply_hint(game, view, seconds)
 
 
@@ -63,6 +64,13 @@ def _list_winning_decisions(game: Game, view: Position) -> list[str]:
     if game.next_decision is NextDecision.PLACEMENT:
         return format_cells([*view.winning_cells()]).split()
     return [_format_ply(piece, cell) for piece in game.pieces_left for cell in view.winning_cells(piece)]
+
+
+def _explain_win(game: Game, decision: str) -> str:
+    """Name the lines that a winning decision finishes, with what their pieces share."""
+    piece, _, cell = decision.rpartition("@")
+    after = game.play(parse_piece(piece), parse_cell(cell)) if piece else game.place(parse_cell(cell))
+    return f"{decision} wins: {'; '.join(describe_line(after, line) for line in after.lines)}."
 
 
 # Exact values.
@@ -130,11 +138,16 @@ def _find_gift_hint(game: Game, view: Position, seconds: float) -> Hint:
     if exact is None:
         return Hint([line, _describe_unsolved(seconds)], format_pieces(safe).split(), is_solved=False)
     if exact.value < 0:
-        return Hint([line, f"{_describe_value(exact)}, whatever you give."], format_pieces(safe).split())
+        why = "A safe gift makes your opponent look for the win."
+        return Hint([line, f"{_describe_value(exact)}, whatever you give. {why}"], format_pieces(safe).split())
     best = [piece for piece in game.pieces_left if (NONE, piece) in exact.best]
     if len(best) == len(game.pieces_left):
         return Hint([line, f"{_describe_value(exact)}; every gift keeps it."], format_pieces(best).split())
-    return Hint([line, f"{_describe_value(exact)}, kept by: {format_pieces(best)}."], format_pieces(best).split())
+    tempting = [piece for piece in safe if piece not in best]
+    verb = "is" if len(tempting) == 1 else "are"
+    given_up = f"{'gives' if verb == 'is' else 'give'} up the {VALUE_WORDS[exact.value]} later"
+    why = f"{format_pieces(tempting)} {verb} safe now, but {given_up}." if tempting else "Every safe gift keeps it."
+    return Hint([line, f"{_describe_value(exact)}, kept by: {format_pieces(best)}. {why}"], format_pieces(best).split())
 
 
 def _find_placement_hint(game: Game, view: Position, first_line: str, seconds: float) -> Hint:
@@ -154,14 +167,27 @@ def _find_placement_hint(game: Game, view: Position, first_line: str, seconds: f
         counts = _describe_safe_counts({cell: len(gifts) for cell, gifts in safe.items()})
         reason = _describe_unsolved(seconds) if exact is None else f"{_describe_value(exact)}, whatever you do."
         lines = [first_line, f"Number of safe gifts: {counts}.", reason]
+        why = f"{format_cell(cell)} leaves {format_count_with_noun(len(safe[cell]), 'safe gift')}."
     else:
         by_cell = {cell: [gift for _, gift in turns] for cell, turns in groupby(exact.best, lambda turn: turn[0])}
         cell = max(by_cell, key=lambda cell: len(by_cell[cell]))  # where the gift may be chosen among most
         gift = by_cell[cell][0]
         where = "wherever it goes" if len(by_cell) == len(safe) else f"on {format_cells([*by_cell])}"
         lines = [first_line, f"{_describe_value(exact)}, kept {where}, with the right gift."]
-    lines.append(f"Suggestion: place it on {format_cell(cell)} and give {format_piece(gift)}.")
+        why = _explain_kept_value(cell, exact.value, len(safe[cell]), len(by_cell[cell]))
+    lines.append(f"Suggestion: place it on {format_cell(cell)} and give {format_piece(gift)}. {why}")
     return Hint(lines, [format_cell(cell)], is_solved=exact is not None)
+
+
+def _explain_kept_value(cell: int, value: int, safe_count: int, keeping_count: int) -> str:
+    """Say why a placement keeps the value of a position that is not lost.
+
+    ``safe_count`` gifts after the placement are safe, and ``keeping_count`` of these also keep the value.
+    """
+    subject = "it" if safe_count == 1 else "each" if keeping_count == safe_count else f"{keeping_count} of them"
+    verb = "keep" if 1 < keeping_count < safe_count else "keeps"
+    left = f"{format_count_with_noun(safe_count, 'safe gift')} {'is' if safe_count == 1 else 'are'} left"
+    return f"{format_cell(cell)} keeps the {VALUE_WORDS[value]}: {left}, and {subject} {verb} it."
 
 
 def _count_opponent_replies_with_safe_gift(view: Position) -> int:
@@ -205,7 +231,9 @@ def _find_ply_hint(game: Game, view: Position, seconds: float) -> Hint:
     if exact.value < 0:
         return Hint([*lines, quietly, f"{_describe_value(exact)}, whatever you do."], safe)
     best = [_format_ply(piece, cell) for cell, piece in sorted(exact.best, key=lambda turn: (turn[1], turn[0]))]
-    return Hint([*lines, f"{_describe_value(exact)}, kept by: {_format_turns(best)}."], best)
+    others = len({*safe} - {*best})
+    why = f" Of the plies after which your opponent cannot finish one, {others} give it up later." if others else ""
+    return Hint([*lines, f"{_describe_value(exact)}, kept by: {_format_turns(best)}.{why}"], best)
 
 
 def _format_ply(piece: int, cell: int) -> str:

@@ -44,3 +44,29 @@ def find_level_agent(level_or_label: str) -> str:
             f"level {level_or_label} does not exist: levels are 1 (random) to {len(LEVELS)} (perfect play)"
         )
     return LEVELS[int(level_or_label) - 1].agent
+
+
+WINS_BEFORE_NEXT_LEVEL = 3  # in a row, without help
+
+
+def find_level_number(agent: str) -> int | None:
+    """Return the number of the level whose agent has this label, or None if no level has it."""
+    return next((number for number, level in enumerate(LEVELS, 1) if level.agent == agent), None)
+
+
+def suggest_level_number(agent: str, half_points: int, wins_in_a_row: int) -> int | None:
+    """Return the number of the level that suits a person after a game, or None if the level need not change.
+
+    Args:
+        agent: The label of the agent that the person played.
+        half_points: The person's result: 2 for a win, 1 for a draw, 0 for a loss.
+        wins_in_a_row: How many games in a row the person has won against this agent without help, this game included.
+
+    """
+    number = find_level_number(agent)
+    if number is None:
+        return None
+    if half_points == 0 and number > 1:
+        return number - 1
+    is_ready = half_points == 2 and wins_in_a_row >= WINS_BEFORE_NEXT_LEVEL
+    return number + 1 if is_ready and number < len(LEVELS) else None

@@ -21,6 +21,7 @@ from runners.web.archive_reader import (
     redirect_to_full_run_ids,
 )
 from runners.web.page_rendering import STATIC_FOLDER, add_error_pages, render_page
+from runners.web.play import how_to_play
 from runners.web.play import pages as play
 from runners.web.puzzles import exercise_pages
 from runners.web.puzzles import pages as puzzles
@@ -29,6 +30,7 @@ from runners.web.site import MAX_REQUEST_BYTES, SecurityMiddleware, ServerOption
 
 ROUTERS = (
     play.router,
+    how_to_play.router,
     exercise_pages.router,
     puzzles.router,
     analyse.router,

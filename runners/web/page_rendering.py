@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.report.board_svg import render_stroke_path
+from analytics.report.line_families import list_families_unlike_classic
 from analytics.report.pieces import piece_symbols, render_piece_from_symbols
 from analytics.store.texts import escape_hidden, format_count_with_noun
 from quarto.errors import ArenaError, NotFoundError, RequestError
@@ -36,6 +37,7 @@ NAVIGATION = {
     "Browse": "/browse",
     "Ask": "/ask",
 }
+MACRO_TEMPLATES = ("report/parts", "forms", "pieces", "paste", "review_parts", "rules_parts")  # in every template
 STATIC_FOLDER = Path(__file__).parent / "static"
 RETRY_SECONDS = 3  # after which a browser should repeat a request to a busy server
 SESSION_COOKIE = "session"  # identifies a browser until it is closed
@@ -105,9 +107,17 @@ def build_template_environment() -> Environment:
         "render_piece_from_symbols": render_piece_from_symbols,
         "piece_symbols": piece_symbols,
         "stroke": render_stroke_path,
+        "list_families_unlike_classic": list_families_unlike_classic,
         "address": lambda path, **query: build_url(path, query),
     }
-    for macros in ("report/parts", "forms", "pieces", "paste"):  # available in every template
+    for macros in (
+        "report/parts",
+        "forms",
+        "pieces",
+        "paste",
+        "review_parts",
+        "rules_parts",
+    ):  # available in every template
         environment.globals[macros.rpartition("/")[2]] = environment.get_template(f"{macros}.html").module
     return environment
 

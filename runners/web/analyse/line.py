@@ -51,6 +51,8 @@ class AnalysisLine:
     seconds: int = DEFAULT_SEARCH_SECONDS  # time limit of a search
     logged: ArchivedGame | None = None  # the logged game whose decisions are the main line
     filters: Mapping[str, object] | None = None  # of the opening explorer; None on a page of exact values
+    players: tuple[str, str] = ("Seat 0", "Seat 1")  # names of the players, unless the game is a logged one
+    forfeit: int | None = None  # as in ``Game``: how the game ended after the last decision, if a seat forfeited it
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ class AnalysisLine:
     @property
     def names(self) -> tuple[str, str]:
         """The names of the two players, with that of seat 0 first."""
-        label_0, label_1 = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
+        label_0, label_1 = self.logged.agents if self.logged else self.players
         return strip_person_prefix(label_0), strip_person_prefix(label_1)
 
     @property

@@ -35,6 +35,7 @@ from runners.web.analyse.line import (
     parse_pasted_text,
     parse_start_position,
 )
+from runners.web.analyse.review import ReviewView, build_review_and_start_searches
 from runners.web.analyse.searches import (
     AnalysisValues,
     ExplorerService,
@@ -69,7 +70,7 @@ GAME_ROUTE = "/browse/games/{run_id}/{game_id}"
 OPENINGS_ROUTE = "/browse/openings"
 EXACT_VIEW_KEYS = (  # values of the template that only exact values and logged games have
     *("heading", "value", "mistake", "exercise", "gifts", "turns", "best", "steps", "next_mistake", "previous_mistake"),
-    *("searching", "stopped", "error", "losses", "evaluations"),
+    *("searching", "stopped", "error", "losses", "evaluations", "review"),
 )
 POLL_HALF_SECONDS = 1  # half-seconds until a waiting page reloads itself
 
@@ -257,6 +258,9 @@ def _render_analysis_page(
     values: AnalysisValues | None = jobs[-1].latest if line.words else None
     pending = [job for job in jobs if not job.ended or job.reason == IDLE_REASON]  # this page restarts idle ones
     solution = solved.solution if solved else None
+    review: ReviewView | None = None
+    if line.logged and over and line.words and not line.branch:
+        review = build_review_and_start_searches(site.get_or_create_service(SearchService), line, annotated_values)
     mistakes = view.find_mistakes(line, values)
     earlier_mistakes, later_mistakes = [at for at in mistakes if at < line.at], [at for at in mistakes if at > line.at]
     template_values: dict[str, Any] = {
@@ -270,7 +274,8 @@ def _render_analysis_page(
         "mistake": view.describe_next_decision_if_mistake(line, values),
         "exercise": build_url_of_exercise_at(line) if line.at in mistakes else "",
         "mistakes": len(mistakes),
-        "losses": view.describe_logged_game_mistakes_and_regret(line, values),
+        "losses": view.describe_mistakes_and_regret(line, values) if line.logged and not line.branch else "",
+        "review": review,
         "evaluations": view.format_evaluation_polylines(
             line, read_undamaged_evaluations(reader, line.logged) if reader and line.logged else {}
         ),
@@ -282,7 +287,9 @@ def _render_analysis_page(
         "longer": next((replace(line, seconds=seconds) for seconds in SEARCH_SECONDS if seconds > line.seconds), None),
         "compiling": bool(pending) and find_compilation_counter().active,
         "typed": not line.words and not line.start.plies,
-        "refresh": POLL_HALF_SECONDS if pending or (archive is not None and not archive.ended) else None,
+        "refresh": POLL_HALF_SECONDS
+        if pending or (review and review.searching) or (archive is not None and not archive.ended)
+        else None,
     }
     return _render_board_page(
         request,

@@ -13,6 +13,7 @@ from analytics.questions.logged_games import (
     GIFT,
     ArchivedGame,
     LoggedEvaluations,
+    ValueChange,
     read_evaluations,
     read_judgements,
 )
@@ -50,10 +51,16 @@ class AnalysisValues(NamedTuple):
 
         ``decision_index`` is the number of decisions before this one.
         """
+        around = self.find_values_around(decision_index, seat)
+        return None if around is None else around.regret
+
+    def find_values_around(self, decision_index: int, seat: int) -> ValueChange | None:
+        """Return the values before and after a decision for ``seat``, which made it, or None while one is unknown."""
         before, after = self.seat_0[decision_index], self.seat_0[decision_index + 1]
         if before is None or after is None:
             return None
-        return (before - after) * (1 if seat == 0 else -1)
+        sign = 1 if seat == 0 else -1
+        return ValueChange(sign * before, sign * after)
 
 
 class SafeGifts(NamedTuple):
@@ -104,7 +111,7 @@ class SearchService:
 
         def work(job: BackgroundJob) -> None:
             with self._open_solver(game.rules, job) as solver:
-                safe_gifts = _find_safe_gifts_or_counts_by_cell(game)
+                safe_gifts = find_safe_gifts_or_counts_by_cell(game)
                 for solution in solve_in_stages(solver, game.position):
                     if job.stopped:  # then the last solution of the search is meaningless
                         return
@@ -151,6 +158,15 @@ class SearchService:
             restart_stopped=restart_stopped,
         )
 
+    def start_preparation(self, rules: Rules) -> None:
+        """Start to load what searches under these rules need, so that a review at the end of a game begins at once."""
+
+        def work(job: BackgroundJob) -> None:
+            with self._open_solver(rules, job):
+                pass
+
+        self.pool.find_or_start(("prepare", rules), work)
+
     @contextmanager
     def _open_solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
         """Yield a solver for the search that a job carries out; the solver is stopped when the job is stopped.
@@ -173,7 +189,7 @@ class SearchService:
             self.active_solvers.discard(solver)
 
 
-def _find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
+def find_safe_gifts_or_counts_by_cell(game: Game) -> SafeGifts:
     """Return the safe gifts or, before a placement, the number of safe gifts after a placement on each cell.
 
     Call this function in a job, because kernels may have to be compiled first.

@@ -295,17 +295,25 @@ def find_mistakes(line: AnalysisLine, values: AnalysisValues | None) -> list[int
     return [at for at in chosen if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
-def describe_logged_game_mistakes_and_regret(line: AnalysisLine, values: AnalysisValues | None) -> str:
-    """Describe each player's known mistakes in a logged game, and the half-points that these mistakes gave up.
-
-    Return "" for a line that is not a logged game or has a branch, and while no values are known.
-    """
-    if line.logged is None or line.branch or values is None:
-        return ""
-    regrets_by_seat: tuple[list[int], list[int]] = ([], [])
+def group_mistakes_by_seat(line: AnalysisLine, values: AnalysisValues | None) -> tuple[list[int], list[int]]:
+    """Return the indices of the decisions that ``find_mistakes`` finds, in a list for each seat."""
+    mistakes: tuple[list[int], list[int]] = ([], [])
     for at in find_mistakes(line, values):
-        seat = line.games[at].seat
-        regrets_by_seat[seat].append(values.regret(at, seat) or 0)
+        mistakes[line.games[at].seat].append(at)
+    return mistakes
+
+
+def describe_mistakes_and_regret(line: AnalysisLine, values: AnalysisValues | None) -> str:
+    """Describe each player's known mistakes, and the half-points that these mistakes gave up.
+
+    Return "" while no values are known.
+    """
+    if values is None:
+        return ""
+    regrets_by_seat = [
+        [values.regret(at, seat) or 0 for at in indices]
+        for seat, indices in enumerate(group_mistakes_by_seat(line, values))
+    ]
     return "; ".join(
         f"{name} made {format_count_with_noun(len(regrets), 'mistake')}, giving up "
         f"{format_count_with_noun(sum(regrets), 'half-point')}"
@@ -319,16 +327,12 @@ def describe_next_decision_if_mistake(line: AnalysisLine, values: AnalysisValues
     """Describe the next decision of the line if it is known to be a mistake; return "" otherwise."""
     if values is None or not line.imposed_decision_count <= line.at < len(line.words):
         return ""
-    regret, seat = values.regret(line.at, line.game.seat), line.game.seat
-    if not regret:
+    change = values.find_values_around(line.at, line.game.seat)
+    if change is None or not change.regret:
         return ""
-    before, after = values.seat_0[line.at], values.seat_0[line.at + 1]
-    if before is None or after is None:
-        return ""
-    sign = 1 if seat == 0 else -1
     return (
-        f"Here {line.names[seat]} chose {line.words[line.at]}, which turned a {VALUE_NAMES[sign * before]} into a "
-        f"{VALUE_NAMES[sign * after]}."
+        f"Here {line.names[line.game.seat]} chose {line.words[line.at]}, which turned a {VALUE_NAMES[change.before]} "
+        f"into a {VALUE_NAMES[change.after]}."
     )
 
 

@@ -1,21 +1,14 @@
-"""The games that this server holds, each with its address and the agent's turns. A finished game is logged once.
-
-The address of a game says who plays, and holds every decision that the person made. It leaves out the agent's turns,
-because they follow from the rest; so nobody can invent a turn that the agent never took.
-"""
+"""The games that this server holds, each with its address and the agent's turns. A finished game is logged once."""
 
 from __future__ import annotations
 
-import re
-import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from quarto.game import Game, Participants, describe_ending, describe_turn
@@ -25,7 +18,9 @@ from runners.play.hints import find_hint
 from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, build_human_run_spec, prepare_game
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import BackgroundJob, BackgroundPool
-from runners.web.page_rendering import check_decision_words, parse_whole_number
+from runners.web.play.addresses import RESIGN, GameAddress, GameSetup, create_web_game_id
+from runners.web.play.guide import Guide, build_guide
+from runners.web.play.series import SeriesBook, SeriesStanding, count_half_points
 from runners.web.site import Site
 
 MAX_GAMES = 1000  # games held; beyond that, the least recently used one is forgotten
@@ -96,13 +91,15 @@ class WebGame:
         self.start_address = start_address
         self.prepared = prepared_game
         self.serial = next(_serials)
-        self.aids = set(aids)
+        self.aids = {*aids, "hint"} if start_address.setup.guided else set(aids)
         self.moves: tuple[str, ...] = ()  # the current decisions: those of the form that was sent last
         self.log_entry: tuple[str, int] | None = None  # run id and game number, once the game is logged
         self.log_error = ""  # why the game could not be logged
+        self.standing: SeriesStanding | None = None  # of its series, once the game is over
         self.lock = threading.Lock()  # guards the attributes above; not held while the agent thinks
         self._thinking = threading.Lock()
         self._answers: TurnsByGame = {}
+        self._guides: dict[Game, Guide] = {}  # of a guided game
         self._started = time.perf_counter()
 
     def replay(self, moves: Sequence[str]) -> GameState:
@@ -120,9 +117,33 @@ class WebGame:
         with self._thinking:
             opponent = self.prepared.opponent
             state = self._replay_against(moves, RememberingOpponent(opponent.label, self._answers, opponent))
+            if self.start_address.setup.guided and not state.session.is_over:
+                self._guides[state.game] = build_guide(state.game)
         with self.lock:
             if state.session.is_over and tuple(moves) == self.moves:
                 self._log_game(state.game)
+
+    def record_result(self, moves: Sequence[str], series: SeriesBook, browser_id: str) -> None:
+        """Record the result in the browser's series, once, if ``moves`` are the current decisions and end the game."""
+        state, setup = self.replay(moves), self.start_address.setup
+        with self.lock:
+            if self.standing is not None or not state.session.is_over or tuple(moves) != self.moves:
+                return
+            self.standing = series.record_result(
+                browser_id,
+                (setup.name, setup.agent, setup.rules),
+                count_half_points(state.game.winner, setup.seat),
+                is_aided=bool(self.aids),
+            )
+
+    def is_guide_due(self, state: GameState) -> bool:
+        """Return whether a decision of the person in a guided game has no help yet, because it is being computed."""
+        is_persons = not (state.thinking or state.session.is_over)
+        return self.start_address.setup.guided and is_persons and state.game not in self._guides
+
+    def find_guide(self, game: Game) -> Guide | None:
+        """Return the help for the person's decision in ``game``, or None if this is no guided game."""
+        return self._guides.get(game)
 
     def is_to_be_logged(self, moves: Sequence[str]) -> bool:
         """Return whether ``moves`` are the current decisions and end a game that is not in the archive yet."""
@@ -239,6 +260,7 @@ class WebGameService:
             MAX_THINKING, max_jobs=2 * MAX_GAMES, idle_seconds=IDLE_SECONDS, unstoppable=True
         )
         self._games: OrderedDict[GameAddress, WebGame] = OrderedDict()
+        self._series = SeriesBook()
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -287,11 +309,14 @@ class WebGameService:
     def start_turn_job(self, game: WebGame, moves: tuple[str, ...], browser_id: str) -> BackgroundJob:
         """Return the job in which the agent takes its turn after ``moves``; start the job if needed.
 
-        If the turn ends the game, the job also logs the game.
+        If the turn ends the game, the job also logs the game and records its result for the browser.
         """
-        return self._background.find_or_start(
-            (game.serial, moves), lambda _job: game.play_agent_turn(moves), FOREVER, owner=browser_id
-        )
+
+        def work(_job: BackgroundJob) -> None:
+            game.play_agent_turn(moves)
+            game.record_result(moves, self._series, browser_id)
+
+        return self._background.find_or_start((game.serial, moves), work, FOREVER, owner=browser_id)
 
     def find_turn_job(self, game: WebGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """Return the job in which the agent takes its turn after ``moves``, or None if the job was not started."""
@@ -341,86 +366,3 @@ class WebGameService:
             while len(self._games) > MAX_GAMES:
                 self._games.popitem(last=False)
             return kept_game
-
-
-GAME_PATH = "/play/game"
-RESIGN = "resign"
-MAX_MOVES = 33  # decisions of one person in a game, at most, and a resignation
-
-_ID = re.compile(r"[\w-]{22}")
-
-
-class GameSetup(NamedTuple):
-    """The players and the settings of a game."""
-
-    agent: str  # label
-    rules: str
-    seat: int  # of the person
-    seed: int
-    name: str  # of the person
-
-
-class GameAddress(NamedTuple):
-    """The address of a game on the web: the game and the person's decisions in it."""
-
-    setup: GameSetup
-    number: int  # of the game in its run
-    id: str  # random, as ``create_web_game_id`` returns it
-    moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
-
-    def to_query(self) -> dict[str, object]:
-        """Return the query parameters of the address, as a mapping from names to values."""
-        query = {**self.setup._asdict(), "number": self.number, "id": self.id}
-        return query | ({"moves": ".".join(self.moves)} if self.moves else {})
-
-    def with_decision(self, decision: str) -> GameAddress:
-        """Return the address with one more decision. Raises ``RequestError`` if the text cannot be a decision."""
-        return self._replace(moves=_check_moves([*self.moves, decision]))
-
-    @property
-    def beginning(self) -> GameAddress:
-        """The address of the same game before the person's first decision."""
-        return self._replace(moves=())
-
-
-def create_web_game_id() -> str:
-    """Return a new random game id, which nobody can guess."""
-    return secrets.token_urlsafe(16)
-
-
-def parse_setup(values: Mapping[str, str]) -> GameSetup:
-    """Parse the setup of a game from the values of a form or an address.
-
-    Raises ``RequestError`` if a value is missing or invalid.
-    """
-    seat, seed = parse_whole_number(values, "seat", 1), parse_whole_number(values, "seed")
-    return GameSetup(
-        _parse_text_field(values, "agent"),
-        values.get("rules") or "classic",
-        seat,
-        seed,
-        _parse_text_field(values, "name"),
-    )
-
-
-def parse_address(values: Mapping[str, str]) -> GameAddress:
-    """Parse the address of a game from its query parameters.
-
-    If a value is missing or invalid, raises a ``RequestError`` that names it.
-    """
-    identity, moves = values.get("id", ""), values.get("moves", "")
-    if not _ID.fullmatch(identity):
-        raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")
-    words = _check_moves(moves.split(".") if moves else [])
-    return GameAddress(parse_setup(values), parse_whole_number(values, "number", MAX_PAIRS - 1), identity, words)
-
-
-def _check_moves(words: list[str]) -> tuple[str, ...]:
-    return check_decision_words("moves", words, MAX_MOVES, RESIGN)
-
-
-def _parse_text_field(values: Mapping[str, str], name: str) -> str:
-    text = values.get(name, "").strip()
-    if not text or len(text) > 200:
-        raise RequestError(f"{name} {text[:40]!r} is not a text of 1 to 200 characters")
-    return text

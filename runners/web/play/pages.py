@@ -21,26 +21,25 @@ from runners.play.levels import LEVELS
 from runners.play.session import format_aids, format_plies_sql
 from runners.terminal.console import format_sql_command
 from runners.web.agents_and_rules import AgentsAndRules, split_label
+from runners.web.analyse.line import AnalysisLine, format_decisions
+from runners.web.analyse.pages import POLL_HALF_SECONDS
+from runners.web.analyse.review import ReviewView, build_review_and_start_searches
+from runners.web.analyse.searches import SearchService
 from runners.web.archive.snapshots import BusyError
 from runners.web.archive.urls import build_url, game_analysis_url
 from runners.web.background import BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import FormFields, find_session_or_client_address, redirect_to, render_page
-from runners.web.play.games import (
-    GAME_PATH,
-    RESIGN,
-    GameAddress,
-    GameState,
-    WebGame,
-    WebGameService,
-    parse_address,
-    parse_setup,
-)
-from runners.web.site import find_site
-from runners.web.tiles import DecisionTile, build_filled_cell_tile, build_taken_piece_tile, describe_piece
+from runners.web.play.addresses import GAME_PATH, RESIGN, GameAddress, GameSetup, parse_address, parse_setup
+from runners.web.play.games import GameState, WebGame, WebGameService
+from runners.web.play.guide import Guide
+from runners.web.play.series import LevelOffer, count_half_points, find_level_offer, format_score
+from runners.web.site import Site, find_site
+from runners.web.tiles import Badge, DecisionTile, build_filled_cell_tile, build_taken_piece_tile, describe_piece
 
 router = APIRouter()
 
 DEFAULT_OPPONENT = "rule_based"  # in the form, before one is chosen
+DECISIONS_BEFORE_PREPARATION = 4  # of the person; then the solver is made ready for the review
 
 
 @router.get("/play")
@@ -62,7 +61,7 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
         rules = next((name for name in choices.all_rules if name in playable), rules)
     return render_page(
         request,
-        "play_setup.html",
+        "play/setup.html",
         400 if error else 200,
         agent=agent,
         parameters=choices.list_agent_parameters(agent),
@@ -154,11 +153,18 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
             return _render_resume_page(request, address)
     elif hint and "hint" in game.aids and not state.session.is_over:
         pending = games.find_hint_job(game, address.moves)
+    elif game.is_guide_due(state):
+        pending = games.find_turn_job(game, address.moves)
     if pending and pending.wait():
-        hint_result, pending = pending.get_result_or_raise_work_error(), None  # raises what went wrong
+        result, pending = pending.get_result_or_raise_work_error(), None  # raises what went wrong
+        hint_result = result if isinstance(result, Hint) else None
         state = game.replay(address.moves)
     view = build_game_view(
-        state, parse_piece(piece) if piece else NONE, hint_result, is_logged=game.log_entry is not None
+        state,
+        parse_piece(piece) if piece else NONE,
+        hint_result,
+        is_logged=game.log_entry is not None,
+        guide=game.find_guide(state.game),
     )
     return _render_game_page(request, address, game, state, view, pending)
 
@@ -193,12 +199,14 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
     new_address = address.with_decision(command or decision)
     game.append_decision(address.moves, new_address.moves[-1])
     games.start_turn_job(game, new_address.moves, session).wait()
+    if len(new_address.moves) >= DECISIONS_BEFORE_PREPARATION:
+        find_site(request).get_or_create_service(SearchService).start_preparation(game.prepared.spec.rules)
     return redirect_to(GAME_PATH, **new_address.to_query())
 
 
 def _render_resume_page(request: Request, address: GameAddress) -> Response:
     """Render a page that offers to resume a game that this server does not hold."""
-    return render_page(request, "play_open.html", setup=address.setup, action=build_url(GAME_PATH, address.to_query()))
+    return render_page(request, "play/open.html", setup=address.setup, action=build_url(GAME_PATH, address.to_query()))
 
 
 def _render_game_page(
@@ -215,9 +223,10 @@ def _render_game_page(
         run_id, number = game.log_entry
         question = format_sql_command(format_plies_sql(run_id, number), find_site(request).options.archive)
         logged = {"run_id": run_id, "number": number, "game_id": first_game_id(0, number), "question": question}
+    ended = build_ended_game_view(find_site(request), game, state) if state.session.is_over else None
     return render_page(
         request,
-        "play_game.html",
+        "play/game.html",
         view=view,
         state=state,
         setup=setup,
@@ -228,16 +237,61 @@ def _render_game_page(
         else "",
         analysis=game_analysis_url(state.game.plies, state.game.rules.name, state.game.hand),
         compiling=pending is not None and find_compilation_counter().active,
-        over=state.session.is_over,
-        won=state.game.winner == setup.seat,
-        drawn=state.game.winner == NONE,
+        over=ended,
         logged=logged,
         counts=state.session.is_over and tuple(address.moves) == game.moves,
         used=format_aids(game.aids),
         trouble=game.log_error,
         notes=list(describe_untrained_agents([game.prepared.spec.agents[1]])),
-        refresh=1 if pending is not None else None,
+        pending=pending is not None,
+        refresh=POLL_HALF_SECONDS if pending is not None or (ended and ended.is_searching) else None,
     )
+
+
+class EndedGameView(NamedTuple):
+    """What the page of a finished game shows besides its board."""
+
+    result: str  # won, drawn or lost
+    title: str
+    score: str  # of this game, by name
+    series_score: str  # of all games of the series, or "" if this is its only game
+    level_offer: LevelOffer | None
+    review: ReviewView | None  # None if no decision was made
+
+    @property
+    def is_searching(self) -> bool:
+        return self.review is not None and self.review.searching
+
+
+RESULTS = {2: ("won", "You won"), 1: ("drawn", "A draw"), 0: ("lost", "You lost")}  # by half-points
+
+
+def build_ended_game_view(site: Site, game: WebGame, state: GameState) -> EndedGameView:
+    """Build the view of a finished game, and start the searches that its review needs."""
+    setup, standing = game.start_address.setup, game.standing
+    half_points = count_half_points(state.game.winner, setup.seat)
+    names = (setup.name, setup.agent)
+    line = build_review_line(state.game, setup)
+    return EndedGameView(
+        *RESULTS[half_points],
+        format_score(names, (half_points, 2 - half_points)),
+        format_score(names, (standing.half_points, 2 * standing.games - standing.half_points))
+        if standing and standing.games > 1
+        else "",
+        find_level_offer(
+            site.get_or_create_service(AgentsAndRules), setup.agent, setup.rules, half_points, standing.wins_in_a_row
+        )
+        if standing
+        else None,
+        build_review_and_start_searches(site.get_or_create_service(SearchService), line) if line.words else None,
+    )
+
+
+def build_review_line(game: Game, setup: GameSetup) -> AnalysisLine:
+    """Return the decisions of a person's game as a line to analyse, with the names of the players."""
+    names = (setup.name, setup.agent) if setup.seat == 0 else (setup.agent, setup.name)
+    words = format_decisions(game.plies, game.hand, game.rules)
+    return AnalysisLine(game.rules, Game(game.rules), words, players=names, forfeit=game.forfeit)
 
 
 def _render_waiting_page(request: Request, job: BackgroundJob) -> Response:
@@ -259,14 +313,17 @@ class GameView(NamedTuple):
     yours: bool  # the next decision is the person's
     text: str  # the plies so far, as notation
     hints: list[str]
+    guide: list[str]  # sentences of the help in a guided game
 
 
-def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False) -> GameView:
+def build_game_view(
+    state: GameState, chosen_piece: int, hint: Hint | None, is_logged: bool = False, guide: Guide | None = None
+) -> GameView:
     """Build the view of a game.
 
     ``chosen_piece`` is the piece that the person chose to place, or NONE; it is used only under rules that let the
     mover choose. ``is_logged`` says that the game is in the archive. The view of a logged game offers no decisions, not
-    even at an earlier moment of the game.
+    even at an earlier moment of the game. ``guide`` is the help for the decision in a guided game, or None.
     """
     game = state.game
     yours = not (is_logged or state.session.is_over or state.thinking)
@@ -277,9 +334,15 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
         for recommended in (hint.best if hint and yours else ())
         for word in (recommended, recommended.partition("@")[0])
     }
+    shown_guide = guide if guide and yours else Guide([])
+    marked = best | shown_guide.good
+
+    def mark(tile: DecisionTile) -> DecisionTile:
+        return _mark_hint(_add_badge(tile, shown_guide.badges), marked)
+
     return GameView(
-        [_mark_hint(_build_cell_tile(game, next_decision, cell, hand), best) for cell in range(CELLS)],
-        [_mark_hint(_build_piece_tile(game, next_decision, piece, hand), best) for piece in range(PIECES)],
+        [mark(_build_cell_tile(game, next_decision, cell, hand)) for cell in range(CELLS)],
+        [mark(_build_piece_tile(game, next_decision, piece, hand)) for piece in range(PIECES)],
         hand,
         [] if hand == NONE else list_attribute_words(hand),
         _describe_task(next_decision, hand),
@@ -287,7 +350,14 @@ def build_game_view(state: GameState, chosen_piece: int, hint: Hint | None, is_l
         yours,
         format_game(game.plies),
         hint.lines if hint and yours else [],
+        shown_guide.lines,
     )
+
+
+def _add_badge(tile: DecisionTile, badges: Mapping[str, Badge]) -> DecisionTile:
+    """Return the tile with the badge of the decision that pressing it makes, if there is one."""
+    badge = badges.get(tile.decision)
+    return tile if badge is None else tile._replace(badge=badge, label=f"{tile.label}: {badge.words}")
 
 
 def _mark_hint(tile: DecisionTile, hinted_words: set[str]) -> DecisionTile:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from analytics.exact.game_review import GameReview, JudgedDecision
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import RequestError
-from quarto.game import Game, NextDecision, Participants
+from quarto.game import Game, NextDecision, Participants, describe_line
 from quarto.notation import format_cell, format_piece, parse_cell, parse_game, parse_piece
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import Position
@@ -273,7 +273,9 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
         hand = format_piece(game.hand)
         if wins := naive.winning_cells(game.board, game.hand, rules):
             assert first == f"{hand} finishes a line on {' '.join(map(format_cell, wins))}."
-            assert more == []
+            after = game.place(wins[0])
+            lines = "; ".join(describe_line(after, line) for line in after.lines)
+            assert more == [f"{format_cell(wins[0])} wins: {lines}."]
             seen.add("wins")
             continue
         assert first == f"{hand} finishes no line now."
@@ -297,9 +299,10 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
                 groups = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
                 assert {cell: int(count) for count, where in groups for cell in cells(where)} == counts
                 assert [int(count) for count, _ in groups] == sorted(set(counts.values()), reverse=True)
-            match = re.match(r"Suggestion: place it on (\w\w) and give (\w)\.", suggestion)
+            match = re.match(r"Suggestion: place it on (\w\w) and give (\w)\. (\w\w) leaves (\d+) safe", suggestion)
             assert match
             assert parse_piece(match[2]) in safe[parse_cell(match[1])]
+            assert (match[3], int(match[4])) == (match[1], counts[parse_cell(match[1])])
             seen.add("counted")
     assert seen >= {"wins", "lost", "counted"}
 
@@ -320,7 +323,8 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
                 if not any(naive.winning_cells(after, other, rules) for other in other_pieces):
                     safe.append(f"{format_piece(piece)}@{format_cell(cell)}")
         if wins:
-            assert lines == [f"This finishes a line: {shorten(wins)}."]
+            assert lines[0] == f"This finishes a line: {shorten(wins)}."
+            assert lines[1].startswith(f"{wins[0]} wins: ")
         elif safe:
             expected = f"After these your opponent cannot finish one either: {shorten(safe)}."
             assert lines == ["Nothing finishes a line now.", expected, *UNSOLVED]

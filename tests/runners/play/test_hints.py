@@ -18,6 +18,7 @@ from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.position import PackedPosition, board
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import ILLEGAL
+from quarto.views import Position
 from runners.play import hints
 from runners.play.dialogue import Dialogue, parse_and_play_decision
 from runners.play.hints import find_hint
@@ -60,15 +61,32 @@ def test_hints_give_up_no_value_of_the_set_that_ships() -> None:
         if suggestion:
             cell, gift = parse_cell(suggestion[1]), parse_piece(suggestion[2])
             assert values[cell, gift] == best
+            check_reason(hint.lines[-1], game.place(cell), int(np.sum(values[cell] == best)), best)
             after = game.place(cell)
             gifts = find_hint(after, math.inf)
             assert gifts.is_solved
             keeping = {format_piece(piece) for piece in after.pieces_left if values[cell, piece] == best}
             assert {*gifts.best} == keeping if best >= 0 else {*gifts.best} <= keeping
+            tempting = re.search(r"\. ([\w ]+?) (?:is|are) safe now, but", gifts.lines[-1])
+            safe = {format_piece(piece) for piece in Position(after.position, CLASSIC).safe_gifts()}
+            assert {*(tempting[1].split() if tempting else ())} == (safe - keeping if best >= 0 else set())
             judged += best >= 0
         seen.add(value_match[1] if value_match else hint.lines[-1][2:])
     assert judged > 100
     assert seen >= {"win", "draw", "loss"}
+
+
+def check_reason(line: str, after: Game, keeping_count: int, value: int) -> None:
+    """Check the counts with which a hint says why a placement is good; ``after`` is the game after the placement."""
+    safe_count = len([*Position(after.position, CLASSIC).safe_gifts()])
+    cell = format_cell(after.last_cell)
+    if value < 0:
+        assert line.endswith(f" {cell} leaves {safe_count} safe gift{'s' * (safe_count != 1)}.")
+        return
+    reason = re.search(r"(\w\w) keeps the (win|draw): (\d+) safe gifts? (?:is|are) left, and (\w+)", line)
+    assert reason
+    assert (reason[1], reason[2], int(reason[3])) == (cell, {1: "win", 0: "draw"}[value], safe_count)
+    assert reason[4] == (("it" if safe_count == 1 else "each") if keeping_count == safe_count else str(keeping_count))
 
 
 def to_state(game: Game) -> GameState:

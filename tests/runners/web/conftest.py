@@ -21,8 +21,8 @@ if find_spec("fastapi") is None:  # without the extra they cannot be imported: a
     collect_ignore = [
         f"test_{name}.py"
         for name in (
-            *("agent_page", "analyse", "archive_pages", "exercises", "fit", "insights", "play", "puzzles"),
-            *("quiet_pages", "site", "sql_page"),
+            *("agent_page", "analyse", "archive_pages", "exercises", "fit", "how_to_play", "insights", "play"),
+            *("play_review", "puzzles", "quick_hands", "quiet_pages", "site", "sql_page", "touch"),
         )
     ]
 

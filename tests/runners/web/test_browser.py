@@ -31,6 +31,7 @@ from tests.runners.web.browsing import (
 GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 ROUND_ROBIN, SWEEP = "8d1cb3670fa3", "fe6afc128298"
 PAGES = (
+    "/play/how-to-play",
     *("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/analyse?text=F@b1%0A3@b9"),
     *(
         "/puzzles",
@@ -99,6 +100,39 @@ def test_a_whole_game_by_keyboard_alone_is_found_by_sql(tab: Any, running_server
     assert read_logged_plies(tab, running_server) == read_shown_plies(tab)
     act_and_wait(tab, lambda: press("Enter"))
     assert not is_over(tab)
+
+
+def begin_with_help(tab: Any) -> None:
+    tab.goto("/play/how-to-play")
+    tab.get_by_role("button", name="Play a first game with help").click()
+    tab.wait_for_url("**/play/game?**")
+    wait_until_settled(tab)
+
+
+def test_a_first_game_with_help_and_another_without_are_played_and_reviewed(tab: Any) -> None:
+    begin_with_help(tab)
+    while not tab.get_by_role("button", name="Rematch without help").count():
+        assert tab.get_by_label("Help").inner_text()
+        recommended = tab.locator("button.hinted[name=decision]")
+        decisions = recommended if recommended.count() else tab.locator("button[name=decision]")
+        act_and_wait(tab, decisions.last.click)
+    assert "ada made" in tab.locator(".review-summary").inner_text()
+    act_and_wait(tab, tab.get_by_role("button", name="Rematch without help").click)
+    while not is_over(tab):
+        act_and_wait(tab, tab.locator("button[name=decision]").first.click)
+    result = {"You won": "ada 1, random 0", "You lost": "ada 0, random 1", "A draw": "ada ½, random ½"}
+    assert tab.locator(".score").inner_text().startswith(result[tab.title().partition(" · ")[0]])
+    assert tab.locator(".value-graph a").count() == 2 * len(read_shown_plies(tab))
+    before = tab.locator(".mistakes a").count()
+    tab.get_by_role("link", name="Analyse from here").click()
+    tab.wait_for_url("**/analyse?**")
+    wait_until_settled(tab)
+    assert "which turned a" in tab.locator(".status").inner_text()
+    assert tab.locator(".moves b").count() == before
+    tab.go_back()
+    tab.wait_for_url("**/play/game?**")
+    act_and_wait(tab, tab.get_by_role("button", name="Play again with the other seat").click)
+    assert "seat=0" in tab.url
 
 
 def test_without_script_every_form_works(browser: Any, running_server: RunningServer) -> None:
@@ -298,6 +332,11 @@ def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, running_se
         page.get_by_text("Resign …").click()
         act_and_wait(page, page.get_by_role("button", name="Resign this game").click)
         look("the end of a game")
+        begin_with_help(page)
+        look("a game with help")
+        while not page.locator(".status.won, .status.lost, .status.drawn").count():
+            act_and_wait(page, page.locator("button[name=decision]").first.click)
+        look("a reviewed game")
         moving = "getComputedStyle(document.querySelector('.button')).transitionDuration"
         assert page.evaluate(moving) == "0s"
         context.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,28 +11,15 @@ import pytest
 from analytics.report.sections.strength import MAX_CROSSTABLE_AGENTS
 from analytics.store.archive import ArchiveStore
 from tests.analytics.naive_games import build_spec, random_block, record, store
-from tests.runners.web.test_browser import CHROMIUM, OPTIONS
+from tests.runners.web.browsing import needs_chromium
 from tests.runners.web.visiting import HOME, visitor
 
 if TYPE_CHECKING:
     from tests.runners.web.visiting import Visitor
 
-pytestmark = [
-    pytest.mark.extras,
-    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="Chromium is not installed (apt install chromium)"),
-]
+pytestmark = [pytest.mark.extras, needs_chromium]
 
 OVERFLOW = "(wide => wide.scrollWidth - wide.clientWidth)(document.querySelector('.wide'))"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        yield chromium
-        chromium.close()
 
 
 def open_page(browser: Any, guest: Visitor, path: str, width: int) -> Any:

@@ -23,7 +23,7 @@ from runners.play import session
 from runners.play.session import AgentOpponent
 from runners.web import background
 from runners.web.play import games
-from runners.web.play.games import parse_address
+from runners.web.play.addresses import parse_address
 from tests.naive import PRESETS
 from tests.runners.play.people import play_typed_game
 from tests.runners.web.visiting import HOME, Page, Visitor
