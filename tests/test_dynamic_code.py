@@ -41,7 +41,10 @@ PROVEN = {
             ),
             *("analytics/exact/position_set.py::summarise_regrets", "analytics/questions/ratings.py::to_frame"),
             "analytics/questions/pairings.py::to_frame",
-            "analytics/report/sections/mistakes.py::_build_worst_mistakes_frame",
+            *(
+                "analytics/report/line_families.py::list_line_families",
+                "analytics/report/sections/mistakes.py::_build_worst_mistakes_frame",
+            ),
             *(f"{package}/__init__.py::__getattr__" for package in ("agents", "analytics", "quarto", "runners")),
             *(
                 "analytics/tables/verification/games.py::read_sound_tables_and_problems",

@@ -22,6 +22,7 @@ ASKING = "runners/web/archive/test_sql_pool.py"
 REPLAY = "runners/cli/test_replay.py"
 DERIVED = "analytics/tables/verification/test_derived_tables.py"
 WEB = "runners/web/test_site.py"
+RUN_PAGES = "runners/web/runs/test_run_pages.py"
 START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("server", "background", "play"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
 CACHE = "quarto/test_kernel_cache.py"
@@ -97,6 +98,8 @@ PROVEN = {
     "`qarena serve` listens": f"{START}::test_only_this_machine_can_connect_unless_another_address_is_named",
     "A form must come": f"{WEB}::test_a_form_of_another_site_is_refused",
     "`Origin` and a token": f"{WEB}::test_a_form_without_our_token_is_refused",
+    "Names and notes of runs": f"{RUN_PAGES}::test_refused_name_keeps_what_was_typed",
+    "They are stored beside": f"{RUN_PAGES}::test_run_is_named_on_its_page",
     "Opening an address": "runners/web/test_site.py::test_no_get_starts_a_program_or_an_agent_or_writes",
     "Analyses and the pages": f"{BACKGROUND}::test_a_job_ends_when_its_time_is_up_and_may_then_work_longer",
     "Other sites can link": f"{WEB}::test_other_sites_can_link_to_us_and_load_nothing",

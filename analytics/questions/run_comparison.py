@@ -29,15 +29,15 @@ from analytics.questions.columns import (
     text_column,
 )
 from analytics.questions.mistakes import summarise_decisions
-from analytics.questions.pace import compute_pace_without_people, format_games_a_second
 from analytics.questions.pairings import AgentNames, PairingResult, load_results
 from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Estimate, normal_quantile
 from analytics.store.archive import find_run_id
-from analytics.store.records import RunRecord
+from analytics.store.records import RunRecord, is_person
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
 
+SMALL_PACE = 10  # games a second: a lower pace is not shown as a whole number
 SHARES = ("score", "score_low", "score_high", "difference", "difference_low", "difference_high", "p")
 RESULTS = {
     **dict.fromkeys(("first", "second", "run"), pl.String()),
@@ -99,7 +99,7 @@ class RunComparison:
 def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
     ends = rows.select("difference_low", "difference_high").iter_rows()
     intervals = [
-        MISSING if low is None else f"{_format_share_difference(low)} to {_format_share_difference(high)}"
+        MISSING if low is None else f"{format_share_difference(low)} to {format_share_difference(high)}"
         for low, high in ends
     ]
     return [
@@ -107,14 +107,14 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
         number_column("games", rows["games"], drop_priority=3),
         number_column("score", rows["score"], format_percent),
         interval_column(rows["score_low"], rows["score_high"], drop_priority=2),
-        number_column("difference", rows["difference"], _format_share_difference),
+        number_column("difference", rows["difference"], format_share_difference),
         ResultColumn("95 % interval", intervals),
         number_column("p", rows["p"], format_p_value),
         number_column("pairs", [pairs or None for pairs in rows["shared_pairs"]], drop_priority=4),
     ]
 
 
-def _format_share_difference(share: float) -> str:
+def format_share_difference(share: float) -> str:
     """Format a difference of shares in percentage points, with its sign."""
     return format_signed(100 * share, 2)
 
@@ -389,3 +389,24 @@ def _regret_by_ply_frame(
         )
         regret = regret.join(run_regret, keys, "full", coalesce=True)
     return regret.sort(keys)
+
+
+def compute_pace_without_people(runs: Iterable[tuple[RunRecord, int]]) -> float | None:
+    """Return how many games a second were played in all runs together, or None if no run has recorded its time.
+
+    Runs in which a person played are left out, because the person's thinking time would be attributed to the agent.
+
+    Args:
+        runs: Runs, each with the number of its games.
+
+    """
+    timed_runs = [(run, games) for run, games in runs if run.seconds and not any(map(is_person, run.labels))]
+    seconds = sum(run.seconds for run, _ in timed_runs)
+    return sum(games for _, games in timed_runs) / seconds if seconds else None
+
+
+def format_games_a_second(pace: float | None) -> str:
+    """Format a pace in whole games a second, or with two significant digits below ten; None becomes a dash."""
+    if pace is None:
+        return MISSING
+    return f"{pace:,.0f}" if pace >= SMALL_PACE else f"{pace:.2g}"

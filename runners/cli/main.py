@@ -328,13 +328,14 @@ def _drop_options_similar_to_setting(error: Any) -> None:
 
     For ``--games=7``, Click would propose the option ``--name``.
     """
-    if getattr(error, "possibilities", None):
+    name = getattr(error, "option_name", "").lstrip("-")
+    if getattr(error, "possibilities", None) and name.isidentifier():
         from dataclasses import fields
 
         from runners.config.schemas import SCHEMAS  # only for a wrong option
 
         settings = {field.name for schema in SCHEMAS.values() for field in fields(schema)}
-        if error.option_name.lstrip("-") in settings:
+        if name in settings:
             error.possibilities = None
 
 

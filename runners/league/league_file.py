@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True):
     games: int | None = None  # of each of its matches, in place of the league's
 
 
-class Meeting(NamedTuple):
+class PlannedMatch(NamedTuple):
     """Two entries that play a match, and the number of its games."""
 
     first: str
@@ -111,8 +111,8 @@ class League:
         folder = self.folder / ENTRIES_FOLDER
         return folder if folder.is_dir() else None
 
-    def list_meetings(self, names: Collection[str]) -> list[Meeting]:
-        """List the meetings, the two names of each sorted, because their order is part of a run's id.
+    def list_planned_matches(self, names: Collection[str]) -> list[PlannedMatch]:
+        """List the planned matches, the two names of each sorted, because their order is part of a run's id.
 
         Everybody meets the anchors. Two other entries meet if both meet all. If both have a number of games of their
         own, the smaller one counts.
@@ -123,12 +123,12 @@ class League:
         """
         anchors, restricted = {*self.anchors}, {entry.name for entry in self.list_entries_that_meet_anchors_only()}
         games_by_entry = {entry.name: entry.games for entry in self.entries if entry.games is not None}
-        meetings = list[Meeting]()
+        planned = list[PlannedMatch]()
         for pair in itertools.combinations(names, 2):
             if anchors.intersection(pair) or restricted.isdisjoint(pair):
                 games = min((games_by_entry[name] for name in pair if name in games_by_entry), default=self.games)
-                meetings.append(Meeting(min(pair), max(pair), games))
-        return meetings
+                planned.append(PlannedMatch(min(pair), max(pair), games))
+        return planned
 
     def list_entries_that_meet_anchors_only(self) -> list[Entry]:
         """List the entries that meet nobody but the anchors. No anchor is among them."""

@@ -115,7 +115,7 @@ def list_matches(league: League, players: Sequence[BuiltEntry]) -> list[Match]:
     by_name = {player.name: player for player in players}
     return [
         Match(first, second, _build_run_spec(league, by_name[first], by_name[second]), games)
-        for first, second, games in league.list_meetings(by_name)
+        for first, second, games in league.list_planned_matches(by_name)
     ]
 
 

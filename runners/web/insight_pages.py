@@ -22,7 +22,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import INSIGHTS, Insight
 from analytics.report.result import Result
 from analytics.store.texts import format_count_with_noun
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import ArenaError, RequestError
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import agents, urls
 from runners.web.archive.archive_page import FormField
@@ -65,27 +65,18 @@ def _answer_in_time(reader: ArchiveReader, questions: Sequence[Question]) -> lis
     for question in questions:
         section = None
         if not time_is_up:
-            section, damaged = reader.compute_once(_answer_or_name_damage, question.compute, *question.arguments)
-            reader.snapshot.failed |= damaged
+            section = reader.compute_once(_answer_with_pictures, question.compute, *question.arguments)
             time_is_up = time.monotonic() - begun > SECONDS
         views.append(QuestionView(question.slug, question.title, section, question.links))
     return views
 
 
-def _answer_or_name_damage(
-    opened: OpenArchive, compute: Callable[..., Result], *arguments: Hashable
-) -> tuple[Result, bool]:
-    """Return the answer to one question, and whether a damaged file prevented it; other answers may need other files.
-
-    Its pictures are rendered now, so that their time counts as the time of this request.
-    """
-    try:
-        section = compute(opened, *arguments)
-    except FailureError as error:
-        return Result(missing=error.for_command_line), True
+def _answer_with_pictures(opened: OpenArchive, compute: Callable[..., Result], *arguments: Hashable) -> Result:
+    """Return the answer to one question. Its pictures are rendered now, so that their time counts as this request's."""
+    section = compute(opened, *arguments)
     for figure in section.figures:
         figure.svg  # noqa: B018  (rendered here)
-    return section, False
+    return section
 
 
 def _render_questions(

@@ -27,9 +27,9 @@ from analytics.questions.form import compute_form
 from analytics.questions.head_to_head import HeadToHead, compute_head_to_head, load_chosen_results
 from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, describe_first_plies
-from analytics.questions.pace import compute_pace_without_people, format_games_a_second
 from analytics.questions.pairings import PairingResult, index_meetings, pairings_frame, resolve_shown_agent_label
 from analytics.questions.ratings import Rating, Ratings, compute_ratings
+from analytics.questions.run_comparison import compute_pace_without_people, format_games_a_second
 from analytics.questions.selection import GameFilter, read_plies
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import quote_text_or_number, run_condition_sql

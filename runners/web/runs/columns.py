@@ -19,8 +19,8 @@ from analytics.questions.columns import (
     format_percent,
     format_seconds,
 )
-from analytics.questions.pace import compute_pace_without_people, format_games_a_second
 from analytics.questions.pairings import load_results_by_run
+from analytics.questions.run_comparison import compute_pace_without_people, format_games_a_second
 from analytics.questions.sql.database import OpenArchive
 from analytics.store.texts import to_line
 from quarto.errors import RequestError, suggest_valid_names

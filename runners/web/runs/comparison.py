@@ -14,13 +14,18 @@ from analytics.questions.columns import (
     format_p_value,
     format_percent,
     format_seconds,
-    format_signed,
     link_column,
     number_column,
     text_column,
 )
-from analytics.questions.pace import format_games_a_second
-from analytics.questions.run_comparison import CODE_PREFIX, MODULE_PREFIX, RunComparison, compare_runs
+from analytics.questions.run_comparison import (
+    CODE_PREFIX,
+    MODULE_PREFIX,
+    RunComparison,
+    compare_runs,
+    format_games_a_second,
+    format_share_difference,
+)
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.result import Result
@@ -47,7 +52,8 @@ def build_comparison_page(opened: OpenArchive, requested_ids: Sequence[str]) -> 
     Raises ``RequestError`` for an unknown run, for fewer than two runs, and for more than there are colours.
     """
     if len(requested_ids) > MAX_SERIES:
-        raise RequestError(f"{len(requested_ids)} runs are too many to compare at once: choose at most {MAX_SERIES}")
+        runs = format_count_with_noun(len(requested_ids), "run")
+        raise RequestError(f"{runs} cannot be compared at once: choose at most {MAX_SERIES}")
     comparison = compare_runs(opened, requested_ids)
     names = name_runs(opened, comparison.runs)
     shared = select_shared_rows(comparison.results)
@@ -146,12 +152,12 @@ def _build_difference_columns(rows: Sequence[dict[str, float | None] | None]) ->
     ends = [
         MISSING
         if row is None or row["difference_low"] is None or row["difference_high"] is None
-        else f"{format_signed(100 * row['difference_low'], 2)} to {format_signed(100 * row['difference_high'], 2)}"
+        else f"{format_share_difference(row['difference_low'])} to {format_share_difference(row['difference_high'])}"
         for row in rows
     ]
-    differences = [None if row is None or row["difference"] is None else 100 * row["difference"] for row in rows]
+    differences = [None if row is None else row["difference"] for row in rows]
     return [
-        number_column("difference", differences, lambda value: format_signed(value, 2)),
+        number_column("difference", differences, format_share_difference),
         ResultColumn("95 % interval", ends),
         number_column("p", [None if row is None else row["p"] for row in rows], format_p_value),
     ]

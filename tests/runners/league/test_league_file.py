@@ -74,17 +74,18 @@ def test_a_huge_file_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def list_meetings(league: League) -> list[tuple[str, str]]:
-    return [(first, second) for first, second, _ in league.list_meetings([entry.name for entry in league.entries])]
+def list_matches(league: League) -> list[tuple[str, str]]:
+    names = [entry.name for entry in league.entries]
+    return [(first, second) for first, second, _ in league.list_planned_matches(names)]
 
 
 def test_all_meet_all_and_in_a_gauntlet_the_anchors(tmp_path: Path) -> None:
     names = [f"name: {name}, agent: random" for name in "dcba"]
     with opened(write_league(tmp_path / "round", *names)) as league:
-        assert sorted(list_meetings(league)) == [(a, b) for a in "abcd" for b in "abcd" if a < b]
+        assert sorted(list_matches(league)) == [(a, b) for a in "abcd" for b in "abcd" if a < b]
     gauntlet = f"{QUICK}plan: gauntlet\nanchors: [a, c]\n"
     with opened(write_league(tmp_path / "gauntlet", *names, settings=gauntlet)) as league:
-        assert {frozenset(pair) for pair in list_meetings(league)} == {*map(frozenset, ("ab", "ac", "ad", "cb", "cd"))}
+        assert {frozenset(pair) for pair in list_matches(league)} == {*map(frozenset, ("ab", "ac", "ad", "cb", "cd"))}
 
 
 def test_an_entry_may_meet_the_anchors_only_and_have_a_number_of_games_of_its_own(tmp_path: Path) -> None:
@@ -97,12 +98,12 @@ def test_an_entry_may_meet_the_anchors_only_and_have_a_number_of_games_of_its_ow
     )
     lines = [f"{entry}, agent: random" for entry in entries]
     with opened(write_league(tmp_path / "mixed", *lines, settings=f"{QUICK}anchors: [a, c]\n")) as league:
-        games = {f"{first}{second}": games for first, second, games in league.list_meetings("abcde")}
+        games = {f"{first}{second}": games for first, second, games in league.list_planned_matches("abcde")}
     assert games == {"ab": 4, "ac": 8, "ad": 2, "ae": 4, "bc": 8, "cd": 2, "ce": 8}
     gauntlet = f"{QUICK}plan: gauntlet\nanchors: [a]\n"
     lines = [f"name: {name}, agent: random" for name in ("a", "b", "c, meets: all", "d, meets: all")]
     with opened(write_league(tmp_path / "gauntlet", *lines, settings=gauntlet)) as league:
-        assert list_meetings(league) == [("a", "b"), ("a", "c"), ("a", "d"), ("c", "d")]
+        assert list_matches(league) == [("a", "b"), ("a", "c"), ("a", "d"), ("c", "d")]
 
 
 @pytest.mark.parametrize(

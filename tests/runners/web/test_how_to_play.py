@@ -62,8 +62,8 @@ def test_families_hold_all_lines_and_name_what_the_classic_rules_lack() -> None:
         assert sum(int(family.text.split()[0]) for family in list_line_families(rules)) == len(rules.lines)
     unlike = {name: [family.text for family in list_families_unlike_classic(rules)] for name, rules in PRESETS.items()}
     assert unlike["classic"] == unlike["own_piece"] == []
-    assert unlike["square"] == ["9 squares of 2 by 2"]
-    assert unlike["torus_square"] == ["8 diagonals, over the edge too", "16 squares of 2 by 2, over the edge too"]
+    assert unlike["square"] == ["9 squares of 2x2"]
+    assert unlike["torus_square"] == ["8 broken diagonals", "16 wrapped squares of 2x2"]
 
 
 @pytest.mark.parametrize(

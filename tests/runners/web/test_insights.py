@@ -86,7 +86,7 @@ def test_a_request_computes_no_further_picture_when_its_time_is_up(
     assert page.text.count("Counting …") == len(INSIGHTS) - 1
 
 
-def test_a_damaged_file_is_named_where_its_picture_is_missing(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_its_run_is_left_out(tmp_path: Path) -> None:
     root = tmp_path / "sample"
     shutil.copytree(SAMPLE, root)
     plies = min((root / "plies" / f"run={ROUND_ROBIN}").iterdir())
@@ -95,5 +95,6 @@ def test_a_damaged_file_is_named_where_its_picture_is_missing(tmp_path: Path) ->
         page = guest.ready("/browse/insights?rules=classic")
         sections = read_sections(page.text)
     assert page.status == 200
-    assert plies.name in sections["placements"]
-    assert "<figure" in sections["lengths"]
+    assert page.line.startswith("Left out: ")
+    assert plies.name in page.line
+    assert all("<figure" in sections[slug] for slug in ("placements", "lengths"))

@@ -125,13 +125,13 @@ def test_an_index_and_annotations(roots: tuple[Path, Path], executors: dict[str,
         )
     assert totals[0] == totals[1]
     assert totals[0][0].games == 70
-    assert Inline.chunks == 5
+    assert Inline.chunks == 2  # of up to eight files each
     local_line, remote_line = (
         annotate_games(root, ALL_GAMES, AnnotationOptions(megabytes=0.1), 1, executors[root.name]) for root in roots
     )
     assert local_line.partition(" judged in ")[0] == remote_line.partition(" judged in ")[0]
     assert "of 70 games" in local_line
-    assert Inline.chunks == 10
+    assert Inline.chunks == 2 + 5
     for view in ("positions", "decisions"):
         assert_same_view(view, roots)
     assert verify_archive(ArchiveStore.open(roots[1])).problems == []

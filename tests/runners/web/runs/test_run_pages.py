@@ -139,11 +139,13 @@ def test_heading_sorts_a_table_and_back(reader: Visitor) -> None:
 
 
 def test_rows_are_searched(reader: Visitor) -> None:
-    page = reader.get("/browse/results/lengths", rules="classic", find="dumb")
+    page = reader.get("/browse/results/ratings", rules="classic", find="dumb")
     assert 'name="find" value="dumb"' in page.text
-    assert re.findall(r'<th scope="row">classic, (\w+)', page.text)
-    assert set(re.findall(r'<th scope="row">classic, (\w+)', page.text)) == {"dumb"}
-    assert "No row has <code>nobody</code>" in reader.get("/browse/results/lengths?find=nobody").text
+    assert "<tbody>" in page.text
+    rows = re.findall(r"<tr><.*?</tr>", page.text.partition("<tbody>")[2], re.DOTALL)
+    assert rows
+    assert all("dumb" in row for row in rows), rows
+    assert "No row has <code>nobody</code>" in reader.get("/browse/results/ratings?rules=classic&find=nobody").text
 
 
 def test_rows_are_sorted_by_number_or_alphabetically() -> None:
@@ -178,7 +180,7 @@ def test_orders_and_numbers_are_parsed() -> None:
         ("/browse/runs/8d1cb3", f"/browse/runs/{ROUND_ROBIN}"),
         ("/browse/games/8d1cb3/8", f"/browse/games/{ROUND_ROBIN}/8"),
         ("/browse/games?run=8d&order=longest", f"/browse/games?run={ROUND_ROBIN}&order=longest"),
-        ("/browse/results/lengths?run=8d1cb3", f"/browse/results/lengths?run={ROUND_ROBIN}"),
+        ("/browse/results/crosstable?run=8d1cb3", f"/browse/results/crosstable?run={ROUND_ROBIN}"),
         ("/browse/openings?run=8d1cb3", f"/browse/openings?run={ROUND_ROBIN}"),
         ("/browse/compare?run=d2&run=8d", f"/browse/compare?run={MATCH}&run={ROUND_ROBIN}"),
     ],
@@ -264,7 +266,7 @@ def test_each_page_says_in_the_same_words_what_it_leaves_out(guest: Visitor) -> 
     file.write_bytes(bytes(content))
     os.utime(file, (1, 1))
     lines = set()
-    for path in ("/browse/games", "/browse/results/lengths", f"/browse/games?run={MATCH}"):
+    for path in ("/browse/games", "/browse/insights", f"/browse/games?run={MATCH}"):
         page = guest.ready(path)
         assert page.status == 200, (path, page.line)
         lines.add(page.line)
