@@ -97,11 +97,7 @@ class RunComparison:
 
 
 def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
-    ends = rows.select("difference_low", "difference_high").iter_rows()
-    intervals = [
-        MISSING if low is None else f"{format_share_difference(low)} to {format_share_difference(high)}"
-        for low, high in ends
-    ]
+    intervals = [*map(format_difference_interval, rows["difference_low"], rows["difference_high"])]
     return [
         *(text_column(name, rows[name]) for name in ("first", "second", "run")),
         number_column("games", rows["games"], drop_priority=3),
@@ -117,6 +113,13 @@ def _build_result_columns(rows: pl.DataFrame) -> list[ResultColumn]:
 def format_share_difference(share: float) -> str:
     """Format a difference of shares in percentage points, with its sign."""
     return format_signed(100 * share, 2)
+
+
+def format_difference_interval(low: float | None, high: float | None) -> str:
+    """Format the interval of a difference of shares in percentage points; None becomes a dash."""
+    if low is None or high is None:
+        return MISSING
+    return f"{format_share_difference(low)} to {format_share_difference(high)}"
 
 
 def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:

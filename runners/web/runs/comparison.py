@@ -23,6 +23,7 @@ from analytics.questions.run_comparison import (
     MODULE_PREFIX,
     RunComparison,
     compare_runs,
+    format_difference_interval,
     format_games_a_second,
     format_share_difference,
 )
@@ -150,9 +151,7 @@ def _build_shared_table(shared: pl.DataFrame, run_ids: Sequence[str], names: dic
 def _build_difference_columns(rows: Sequence[dict[str, float | None] | None]) -> list[ResultColumn]:
     """Build the columns with the difference of a run to the first one, its 95 % interval and its p-value."""
     ends = [
-        MISSING
-        if row is None or row["difference_low"] is None or row["difference_high"] is None
-        else f"{format_share_difference(row['difference_low'])} to {format_share_difference(row['difference_high'])}"
+        MISSING if row is None else format_difference_interval(row["difference_low"], row["difference_high"])
         for row in rows
     ]
     differences = [None if row is None else row["difference"] for row in rows]
