@@ -329,8 +329,8 @@ function draw(start, links, at) {
     tile.removeAttribute("href");
     if (label) tile.setAttribute("aria-label", label);
   };
-  for (const part of main().querySelectorAll(".game :is(.board, .tray) .badge, .strokes")) part.remove();
-  for (const [index, tile] of main().querySelectorAll(".game .board .cell").entries()) {
+  for (const part of main().querySelectorAll(".game :is(.board:not(.still), .tray) .badge, .board:not(.still) .strokes")) part.remove();
+  for (const [index, tile] of main().querySelectorAll(".game .board:not(.still) .cell").entries()) {
     const digit = cells[index] === "." ? "" : cells[index];
     put(tile, digit, index === last ? "cell last" : "cell", `${tile.dataset.name}, ${digit || "empty"}`);
   }

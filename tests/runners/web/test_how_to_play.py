@@ -35,8 +35,8 @@ def test_the_page_shows_attributes_lines_and_every_rule_set(reader: Visitor) -> 
     assert all(word in words for pair in ATTRIBUTE_WORDS for word in pair)
     sections = re.findall(r'id="rules-(\w+)"', page.text)
     assert {*PRESETS} <= {*sections}
-    assert "9 squares of 2 by 2" in words
-    assert "16 squares of 2 by 2, over the edge too" in words
+    assert "9 squares of 2x2" in words
+    assert "16 wrapped squares of 2x2" in words
     assert "You choose the piece that you place yourself." in words
     assert len(page.text) < 100_000
 

@@ -32,8 +32,8 @@ READ_BOARD = """() => {
     const picture = (tile) => tile.querySelector("use")?.getAttribute("href") ?? "";
     const held = (slot) => ["left", "hand", "board"].find((kind) => slot.classList.contains(kind));
     return {
-        cells: all(".board .cell").map(picture),
-        last: all(".board .cell").findIndex((cell) => cell.classList.contains("last")),
+        cells: all(".board:not(.still) .cell").map(picture),
+        last: all(".board:not(.still) .cell").findIndex((cell) => cell.classList.contains("last")),
         tray: all(".tray .slot").map((slot) => [picture(slot), held(slot)]),
         step: all(".moves .move").findIndex((link) => link.ariaCurrent === "step"),
         bar: all(".value-graph a").findIndex((bar) => bar.classList.contains("now")),
