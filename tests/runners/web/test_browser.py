@@ -275,6 +275,8 @@ def test_results_that_something_else_has_written_break_no_page(tab: Any, kept: s
 
 
 def test_puzzles_are_solved_without_a_script_and_without_storage(browser: Any, running_server: RunningServer) -> None:
+    from playwright.sync_api import expect
+
     forbid = (
         "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
     )
@@ -286,7 +288,7 @@ def test_puzzles_are_solved_without_a_script_and_without_storage(browser: Any, r
         page.goto("/puzzles")
         page.get_by_role("link", name="Begin").click()
         take_puzzle_turn(page, *load_shipped_puzzles()[0].turn.split())
-        assert page.title().startswith("Right · Puzzle 1")
+        expect(page).to_have_title(re.compile("Right · Puzzle 1"), timeout=PATIENCE)
         assert not page.locator("[data-progress]").is_visible()
         page.get_by_role("link", name="Next puzzle").click()
         page.wait_for_url("**/puzzles/2")
