@@ -368,6 +368,6 @@ def test_where_there_is_no_picture_an_error_says_why(
 def test_a_notebook_shows_a_section(full: OpenArchive) -> None:
     (section,) = build_subject_sections(full, "gifts")
     shown = section._repr_html_()
-    assert all(text in shown for text in ("<h2>First gifts</h2>", "<figure", "<summary", 'href="#piece-15"'))
+    assert all(text in shown for text in ("<h2>First gifts</h2>", "<figure", "The numbers", 'href="#piece-15"'))
     (nothing,) = build_subject_sections(full, "evaluations")
     assert "Nothing to show: no evaluations were stored" in nothing._repr_html_()
