@@ -67,6 +67,11 @@ class BackgroundJob:
         return self._ended.is_set()
 
     @property
+    def is_pending(self) -> bool:
+        """Whether the job has not ended, or ended because no page waited for it; then the next page restarts it."""
+        return not self.ended or self.reason == IDLE_REASON
+
+    @property
     def queued(self) -> bool:
         """Whether the job is still waiting for a thread."""
         return self.started is None and not self.ended
@@ -125,6 +130,12 @@ class BackgroundJob:
         if self._error is not None:
             raise self._error
         return self._result
+
+    def wait_for_latest(self) -> Any:
+        """Wait as long as a page does, and return the latest partial result; raise the exception of failed work."""
+        if self.wait():
+            self.get_result_or_raise_work_error()
+        return self.latest
 
     def execute(self) -> None:
         """Do the work in the calling thread, unless the job was stopped before it began."""

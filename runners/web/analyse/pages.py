@@ -56,7 +56,7 @@ from runners.web.archive.explorer import (
 from runners.web.archive.games import find_neighbour_ids
 from runners.web.archive.runs import FilterNames
 from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_number_or_default
-from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
+from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
 from runners.web.page_rendering import SEE_OTHER, find_error_status, render_page
 from runners.web.site import build_style_policy_headers, find_site
 from runners.web.tiles import strip_person_prefix
@@ -256,7 +256,7 @@ def _render_analysis_page(
             job.get_result_or_raise_work_error()  # raises the exception of a failed search
     solved: SolvedPosition | None = None if over else jobs[0].latest
     values: AnalysisValues | None = jobs[-1].latest if line.words else None
-    pending = [job for job in jobs if not job.ended or job.reason == IDLE_REASON]  # this page restarts idle ones
+    pending = [job for job in jobs if job.is_pending]
     solution = solved.solution if solved else None
     review: ReviewView | None = None
     if line.logged and over and line.words and not line.branch:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from analytics.questions.columns import VALUE_NAMES
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.game import Game, NextDecision
-from quarto.notation import format_cell, format_piece, parse_cell
+from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.rules import CELLS, NONE
 from quarto.solver.solution import Solution, SolvedTurn, turn_sort_key
 from runners.web.analyse import view
 from runners.web.analyse.line import AnalysisLine
 from runners.web.analyse.searches import AnalysisValues, SearchService, SolvedPosition
-from runners.web.background import IDLE_REASON, PAGE_WAIT_SECONDS, BackgroundJob
 from runners.web.tiles import MISTAKE_MARKS, LineStep
 
 
@@ -84,27 +83,15 @@ def build_review_and_start_searches(
     ``known_values`` is as in ``find_or_start_values``. Raises the exception of a search that failed.
     """
     values_job = search_service.find_or_start_values(line.games, line.seconds, known_values=known_values)
-    values: AnalysisValues | None = _wait_and_get_latest(values_job)
+    values: AnalysisValues | None = values_job.wait_for_latest()
     mistakes = view.find_mistakes(line, values)
-    pending = _is_pending(values_job)
+    pending = values_job.is_pending
     solved: SolvedPosition | None = None
     if mistakes and not pending:
         solution_job = search_service.find_or_start_solution(line.games[mistakes[0]], line.seconds)
-        solved = _wait_and_get_latest(solution_job)
-        pending = _is_pending(solution_job) and not (solved and solved.solution.turns)
+        solved = solution_job.wait_for_latest()
+        pending = solution_job.is_pending and not (solved and solved.solution.turns)
     return build_review(line, values, solved, searching=pending, reason=values_job.reason)
-
-
-def _wait_and_get_latest(job: BackgroundJob) -> Any:
-    """Wait a moment for a search, and return what it has published; raise its exception if it has failed."""
-    if job.wait(PAGE_WAIT_SECONDS):
-        job.get_result_or_raise_work_error()
-    return job.latest
-
-
-def _is_pending(job: BackgroundJob) -> bool:
-    """Return whether a job has not ended, or ended because no page asked for it, so that this page restarts it."""
-    return not job.ended or job.reason == IDLE_REASON
 
 
 def build_review(
@@ -181,8 +168,8 @@ def _build_mistake(line: AnalysisLine, values: AnalysisValues, at: int) -> Revie
 def _describe_action(game: Game, word: str) -> str:
     if game.next_decision is NextDecision.GIFT:
         return f"gave {word}"
-    piece, _, cell = word.partition("@") if "@" in word else (format_piece(game.hand), "", word)
-    return f"placed {piece} on {cell}"
+    piece, _, cell = word.rpartition("@")
+    return f"placed {piece or format_piece(game.hand)} on {cell}"
 
 
 def _build_first_mistake(
@@ -220,11 +207,11 @@ def _build_review_tiles(
     """Build the cells of the small board, and the pieces below it if the mistake was a gift."""
     cells = [ReviewTile(format_cell(cell), game.board[cell]) for cell in range(CELLS)]
     if game.next_decision is NextDecision.GIFT:
-        gifts = [ReviewTile(word, int(word, 16), "erred")]
+        gifts = [ReviewTile(word, parse_piece(word), "erred")]
         gifts += [ReviewTile(format_piece(best.gift), best.gift, "better")] if best else []
         return tuple(cells), tuple(gifts)
-    piece, _, erred_cell = word.partition("@") if "@" in word else ("", "", word)
-    marked = {parse_cell(erred_cell): (int(piece, 16) if piece else game.hand, "erred")}
+    piece, _, erred_cell = word.rpartition("@")
+    marked = {parse_cell(erred_cell): (parse_piece(piece) if piece else game.hand, "erred")}
     if best is not None:
         better_piece = best.gift if game.next_decision is NextDecision.PLY else game.hand
         marked.setdefault(best.cell, (better_piece, "better"))

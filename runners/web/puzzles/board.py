@@ -14,7 +14,7 @@ from runners.web.analyse import view
 from runners.web.analyse.line import DEFAULT_SEARCH_SECONDS, AnalysisLine, format_game_position
 from runners.web.analyse.pages import POLL_HALF_SECONDS
 from runners.web.analyse.searches import SearchService, SolvedPosition
-from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob
+from runners.web.background import BackgroundJob
 from runners.web.site import Site
 from runners.web.tiles import Badge
 
@@ -111,7 +111,5 @@ def find_or_start_searches(search_service: SearchService, game_before: Game, gam
     """
     jobs = [search_service.find_or_start_solution(game, DEFAULT_SEARCH_SECONDS) for game in (game_before, game_after)]
     for job in jobs:
-        job.wait(PAGE_WAIT_SECONDS)
-        if job.ended:
-            job.get_result_or_raise_work_error()
+        job.wait_for_latest()
     return jobs

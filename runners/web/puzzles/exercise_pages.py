@@ -30,7 +30,7 @@ from runners.web.analyse.line import (
     parse_start_position,
 )
 from runners.web.analyse.searches import SearchService, SolvedPosition
-from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob
+from runners.web.background import BackgroundJob
 from runners.web.page_rendering import render_page
 from runners.web.puzzles.board import build_board_view, build_replies_view, build_search_view, find_or_start_searches
 from runners.web.site import find_site
@@ -65,8 +65,7 @@ def exercise_page(request: Request, position: str, turn: str = "", answer: bool 
     start = _parse_exercise(position, site.get_or_create_service(AgentsAndRules))
     searches = site.get_or_create_service(SearchService)
     job = searches.find_or_start_solution(start, DEFAULT_SEARCH_SECONDS)
-    job.wait(PAGE_WAIT_SECONDS)
-    solved: SolvedPosition | None = job.latest
+    solved: SolvedPosition | None = job.wait_for_latest()
     solution = solved.solution if solved and solved.solution.turns else None
     answer_words = min(solution.turns, key=turn_sort_key).text.split() if answer and solution else []
     words = answer_words or parse_decision_words(turn, "turn", 2)
