@@ -120,10 +120,13 @@ def index_and_compact_sums(
         if stop.is_set():
             raise StoppedError
 
-    with suppress(StoppedError):
+    with suppress(StoppedError), show_progress_bar_or_notes("adding up", "files") as bar:
+        bar.start(None)  # files that were added up are added up again
         for run_id in runs:
             raise_if_stopped()
-            compacted_files += compact_positions_and_first_plies(archive, run_id, cores, raise_if_stopped)
+            compacted_files += compact_positions_and_first_plies(
+                archive, run_id, cores, raise_if_stopped, lambda group: bar.advance(len(group.children))
+            )
     for run_id in runs:
         record_increased_derived_units(archive, run_id, INDEX_TABLES)
     return IndexOutcome(total, compacted_files)

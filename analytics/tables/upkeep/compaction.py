@@ -122,7 +122,7 @@ def compact_tables(
     record: RunRecord,
     tables: Sequence[RangeTable],
     fits: GroupCondition,
-    progress: Callable[[CompactionGroup], None] = lambda _family: None,
+    progress: Callable[[CompactionGroup], None] = lambda _group: None,
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
     max_groups_at_once: int | None = None,
@@ -287,11 +287,16 @@ def compact_small_files(archive: ArchiveStore, run_id: str) -> None:
 
 
 def compact_positions_and_first_plies(
-    archive: ArchiveStore, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None
+    archive: ArchiveStore,
+    run_id: str,
+    threads: int = 1,
+    on_wait: Callable[[], None] = lambda: None,
+    progress: Callable[[CompactionGroup], None] = lambda _group: None,
 ) -> int:
     """Merge a run's files of positions and of first plies, and return the number of parents that were made.
 
-    ``on_wait`` is called several times per second; it may end the work by raising an exception.
+    ``progress`` is called with each group of files that was merged. ``on_wait`` is called several times per second; it
+    may end the work by raising an exception.
     """
     record = archive.load_run(run_id)
     many = build_many_similar_files_condition(MIN_SUM_FILES)
@@ -300,9 +305,9 @@ def compact_positions_and_first_plies(
         not_large = build_size_condition(archive, run_id, (POSITIONS_TABLE,), max_bytes)
         return lambda children: many(children) and not_large(children)
 
-    parent_count = compact_tables(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
+    parent_count = compact_tables(archive, record, (FIRST_PLIES_TABLE,), many, progress, on_wait=on_wait)
     parent_count += compact_tables(
-        archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES // 4), threads=threads, on_wait=on_wait
+        archive, record, (POSITIONS_TABLE,), build_sum_condition(SUM_BYTES // 4), progress, threads, on_wait
     )
     # The largest sums one at a time, on all threads: several would need memory for each.
     return parent_count + compact_tables(
@@ -310,8 +315,9 @@ def compact_positions_and_first_plies(
         record,
         (POSITIONS_TABLE,),
         build_sum_condition(SUM_BYTES),
-        threads=threads,
-        on_wait=on_wait,
+        progress,
+        threads,
+        on_wait,
         max_groups_at_once=1,
     )
 

@@ -24,6 +24,7 @@ from analytics.tables.derived.range_table import Chunk, RangeTable, select_range
 from analytics.tables.upkeep import compaction
 from analytics.tables.upkeep.compaction import (
     STORED_TABLES,
+    CompactionGroup,
     CompactionSummary,
     compact_positions_and_first_plies,
     compact_run,
@@ -155,7 +156,10 @@ def test_sums_are_those_of_the_children(derived: ArchiveStore, tmp_path: Path, m
     tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
     before, rest = [rows_of(derived, table) for table in tables], copy_archive(derived, tmp_path / "rest")
     monkeypatch.setattr(compaction, "MIN_SUM_FILES", 4)
-    assert compact_positions_and_first_plies(derived, RUN_ID, threads=2) >= 2
+    groups: list[CompactionGroup] = []
+    sum_count = compact_positions_and_first_plies(derived, RUN_ID, threads=2, progress=groups.append)
+    assert sum_count == len(groups) >= 2
+    assert all(len(group.children) >= 8 for group in groups)
     for table, rows in zip(tables, before, strict=True):
         assert len(derived.list_effective_ranges(RUN_ID, table.name)) < 8
         summed = rows_of(derived, table)
