@@ -24,6 +24,7 @@ from analytics.tables.derived.positions import POSITIONS, count_turns, derive_po
 from analytics.tables.derived.range_table import (
     RangeTable,
 )
+from analytics.tables.derived.sorted_runs import find_least_of_groups, sum_groups
 from analytics.tables.derived.turn_counts import TurnCounts
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError
@@ -35,7 +36,7 @@ TALLIES_TABLE = RangeTable(
     "tallies",
     TALLIES_SCHEMA,
     key=("pairing",),
-    totals=dict.fromkeys(TALLIES_SCHEMA.names()[1:], np.add),
+    totals=dict.fromkeys(TALLIES_SCHEMA.names()[1:], sum_groups),
     derive_rows=lambda games, record, _extent: tallies_to_frame(tally_game_rows(games, record.swapped)),
     source_table="games",
 )
@@ -95,7 +96,7 @@ FIRST_PLIES_TABLE = RangeTable(
     "first_plies",
     FIRST_PLIES,
     FIRST_PLIES_KEY,
-    totals={"games": np.add, "wins": np.add, "draws": np.add},
+    totals=dict.fromkeys(("games", "wins", "draws"), sum_groups),
     command="qarena archive index",
     derive_rows=lambda plies, _record, _extent: derive_first_plies(plies),
 )
@@ -115,7 +116,7 @@ POSITIONS_TABLE = RangeTable(
     "positions",
     POSITIONS,
     key=("ply", "occupied", "board", "pairing", "second", "cell", "piece"),
-    totals={"games": np.add, "wins": np.add, "draws": np.add, "sample": np.minimum},
+    totals=dict.fromkeys(("games", "wins", "draws"), sum_groups) | {"sample": find_least_of_groups},
     max_merged_files=64,  # with more files, their parts would take more memory
     command="qarena archive index",
     group_rows=16384,  # many files are merged at once, and one row group of each file is in memory

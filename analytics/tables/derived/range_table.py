@@ -27,7 +27,7 @@ from analytics.store.range_files import write_table
 from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, list_gaps, split_into_files
 from analytics.store.records import RunRecord
 from analytics.store.table_files import read_file_in_parts
-from analytics.tables.derived.sorted_runs import merge_sorted_runs
+from analytics.tables.derived.sorted_runs import MergedOrder, merge_sorted_runs
 from analytics.tables.derived.threads import map_in_order_on_threads
 
 Extent = TypeVar("Extent")
@@ -215,16 +215,19 @@ def list_missing_slices(
             yield FileSlice(games, low, high)
 
 
-# Merging: tables that are sorted by the same key become one table. Only a part of each table is in memory. A step takes
-# from all tables the rows up to the least of the last keys in memory; all rows that are read later sort after these
-# rows. So memory does not grow with the tables, and the same rows give the same parts.
+# Merging: tables that are sorted by the same key become one table. Only a part of each table is in memory. A step looks
+# at the first rows of all tables and takes those up to the least of the last keys that it sees; all other rows sort
+# after these rows. So memory does not grow with the tables, and the same rows give the same parts.
 
-ROWS_IN_MEMORY = 1 << 20  # rows of all tables together, of about 50 bytes each
-MIN_ROWS = 1 << 12  # rows of each table: with fewer rows, a step would cost more than the rows themselves
+ROWS_IN_MEMORY = 1 << 21  # rows of all tables together, of about 50 bytes each
+MIN_ROWS = 1 << 12  # rows of each table that are read at a time
 MAX_ROWS = 1 << 18  # rows of each table: a part of a row group costs as much to read as the whole group
+STEP_ROWS = 1 << 18  # rows of all tables together that a step looks at: what is computed from more leaves the cache
+MIN_STEP_ROWS = 1 << 14  # rows of each table: with fewer rows, a step would cost more than the rows themselves
 
 RowKey = tuple[Any, ...]
-Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the same key become one
+# By column: how the values of rows with the same key become one.
+Totals = Mapping[str, Callable[[NDArray[np.int64], MergedOrder], NDArray[np.int64]]]
 
 
 def compute_rows_per_table(tables: int) -> int:
@@ -257,7 +260,8 @@ def merge_sorted_tables(
         return pl.concat(overlapping)
 
     waiting, rows = list[pl.DataFrame](), 0
-    steps = _iterate_merge_steps([_MergeCursor(table, key) for table in tables])
+    step_rows = max(MIN_STEP_ROWS, STEP_ROWS // max(1, len(tables)))
+    steps = _iterate_merge_steps([_MergeCursor(table, key, step_rows) for table in tables])
     for step in map_in_order_on_threads(merge_step, steps, threads):
         waiting.append(step)
         rows += len(step)
@@ -271,23 +275,24 @@ def merge_sorted_tables(
 
 def _merge_overlapping(tables: Sequence[pl.DataFrame], key: Sequence[str], totals: Totals | None) -> pl.DataFrame:
     """Merge tables that are sorted by ``key`` and not empty; with ``totals``, combine rows with the same key."""
-    rows = pl.concat(tables, rechunk=True)  # rows are picked from one chunk several times faster
-    run_starts = np.cumsum([0, *map(len, tables)])
-    order = merge_sorted_runs(np.stack(_build_key_words(rows, key)), run_starts)
+    names = tables[0].columns if totals else key
+    # As arrays, because NumPy's memory is used again for the next step; that of Polars is mapped anew, page by page.
+    columns = {name: np.concatenate([table[name].to_numpy() for table in tables]) for name in names}
+    order = merge_sorted_runs(np.stack(_build_key_words(columns, key)), np.cumsum([0, *map(len, tables)]))
     if not totals:
-        return rows[order.rows]
-    sums = {
-        name: pl.Series(of.reduceat(rows[name].to_numpy()[order.rows], order.starts)) for name, of in totals.items()
+        return pl.concat(tables, rechunk=True)[order.rows]  # rows are picked from one chunk several times faster
+    merged = {
+        name: totals[name](column, order) if name in totals else column[order.first_rows]
+        for name, column in columns.items()
     }
-    first_rows = rows.drop(totals)[order.rows[order.starts]]
-    return first_rows.with_columns(**sums).select(rows.columns)
+    return pl.DataFrame(merged, schema=tables[0].schema)
 
 
 def _key_at(rows: pl.DataFrame, key: Sequence[str], row: int) -> RowKey:
     return tuple(rows.get_column(name)[row] for name in key)  # a selection of columns takes twenty times as long
 
 
-def _build_key_words(rows: pl.DataFrame, key: Sequence[str]) -> list[NDArray[np.int64]]:
+def _build_key_words(columns: Mapping[str, NDArray[np.integer]], key: Sequence[str]) -> list[NDArray[np.int64]]:
     """Build words whose order, word by word, is that of the columns of ``key``, which hold whole numbers.
 
     Neighbouring columns are combined into a word of 63 bits if their values fit, because fewer words are compared
@@ -295,15 +300,16 @@ def _build_key_words(rows: pl.DataFrame, key: Sequence[str]) -> list[NDArray[np.
     """
     words, room = list[NDArray[np.int64]](), 0
     for name in key:
-        column, least, most = rows[name].to_numpy(), int(rows[name].min()), int(rows[name].max())  # type: ignore[arg-type]
-        bits = (most - least).bit_length()
-        values = column.astype(np.int64) - (least if bits < 64 else 0)
+        column, least = columns[name], int(columns[name].min())
+        bits = (int(column.max()) - least).bit_length()
         if words and bits <= room:
-            words[-1] <<= bits
-            words[-1] += values
+            if bits:  # most columns of a step hold one value
+                words[-1] <<= bits
+                words[-1] += column
+                words[-1] -= least
             room -= bits
         else:
-            words.append(values)
+            words.append(column.astype(np.int64) - (least if bits < 64 else 0))
             room = 63 - bits
     return words
 
@@ -311,16 +317,16 @@ def _build_key_words(rows: pl.DataFrame, key: Sequence[str]) -> list[NDArray[np.
 class _MergeCursor:
     """A table that is being merged, with those of its rows that are in memory but not yet merged."""
 
-    def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str]) -> None:
-        self._parts, self._key = parts, key
+    def __init__(self, parts: Iterator[pl.DataFrame], key: Sequence[str], step_rows: int) -> None:
+        self._parts, self._key, self._step_rows = parts, key, step_rows
         self._frame, self._keys = pl.DataFrame(), pl.DataFrame()
         self._size = 0  # rows of the part read last
         self.is_exhausted = False  # no part is left to read
-        self.refill_if_half_empty()
+        self.refill_if_nearly_empty()
 
-    def refill_if_half_empty(self) -> None:
-        """Read the next part of the table if at most half of the part read last remains in memory."""
-        while not self.is_exhausted and 2 * len(self._frame) <= self._size:
+    def refill_if_nearly_empty(self) -> None:
+        """Read the next part of the table if few rows remain: one step's, and at most half of the part read last."""
+        while not self.is_exhausted and len(self._frame) <= min(self._size // 2, self._step_rows):
             part = next(self._parts, None)
             self.is_exhausted = part is None
             if part is not None and len(part):
@@ -331,6 +337,12 @@ class _MergeCursor:
 
     def __len__(self) -> int:
         return len(self._frame)
+
+    def last_key_of_step(self) -> RowKey | None:
+        """Return the last key that the next step may merge, or None if it may merge the rest of the table."""
+        if self.is_exhausted and len(self) <= self._step_rows:
+            return None
+        return self.key_at(min(len(self), self._step_rows) - 1)
 
     def key_at(self, row: int) -> RowKey:
         """Return the key of the row with index ``row`` in memory."""
@@ -347,7 +359,7 @@ class _MergeCursor:
         popped, self._frame = self._frame[:end], self._frame[end:]
         if end:
             self._keys = self._keys[end:]
-            self.refill_if_half_empty()
+            self.refill_if_nearly_empty()
         return popped
 
 
@@ -357,10 +369,8 @@ def _iterate_merge_steps(tables: Sequence[_MergeCursor]) -> Iterator[list[pl.Dat
     A step is a list of frames, one for each table that has rows in the step.
     """
     while True:
-        limit = min((cursor.key_at(-1) for cursor in tables if not cursor.is_exhausted), default=None)
-        if (
-            limit is not None and len(limit) > 1
-        ):  # of plies one at a time: then tables of different games do not overlap
+        limit = min((key for cursor in tables if (key := cursor.last_key_of_step()) is not None), default=None)
+        if limit is not None and len(limit) > 1:  # one ply at a time: then tables of different games do not overlap
             least = min(cursor.key_at(0)[0] for cursor in tables if len(cursor))
             limit = limit if limit[0] == least else (least, math.inf)
         parts = [rows for cursor in tables if len(rows := cursor.pop_up_to(limit))]

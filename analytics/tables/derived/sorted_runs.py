@@ -1,86 +1,143 @@
-"""Merges sorted runs of rows: finds their order by a heap of runs, since sorting the rows anew takes twice as long."""
+"""Merges sorted runs of rows, two at a time, which takes a fifth of the time of sorting the rows anew.
+
+A merge has no branches that depend on the rows, because a processor cannot predict from which run the next row comes.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
-from quarto.jit import inline_function, int64, kernel
+from analytics.store.parquet.packing import READONLY_INT64
+from quarto.jit import inline_function, int64, kernel, uint64
+
+READONLY_ORDER = types.Array(types.uint32, 1, "C", readonly=True)
 
 
 class MergedOrder(NamedTuple):
-    """The order of the rows of several sorted runs, and where the rows with another key begin."""
+    """The order of the rows of several sorted runs; neighbouring rows with the same key are a group."""
 
-    rows: NDArray[np.int64]  # [R] indices of rows, in ascending order of key; of equal keys, the earlier run first
-    starts: NDArray[np.int64]  # [K] indices into ``rows`` of the first row with each key
+    rows: NDArray[np.uint32]  # [R] indices of rows, in ascending order of key; of equal keys, the earlier run first
+    begins: NDArray[np.bool_]  # [R] whether a group begins at this place in ``rows``
+    first_rows: NDArray[np.int64]  # [G] the first row of each group
 
 
 def merge_sorted_runs(words: NDArray[np.int64], run_starts: NDArray[np.int64]) -> MergedOrder:
     """Find the order of rows that are sorted within each of several runs.
 
     Args:
-        words: The keys, [W, R]: rows are compared by word 0, then by word 1, and so on.
-        run_starts: The first row of each run, and the number of rows, [N + 1]. No run is empty.
+        words: The keys, [W, R] with R < 2^32: rows are compared by word 0, then by word 1, and so on.
+        run_starts: The first row of each run, and the number of rows, [N + 1].
 
     """
-    rows, begins = np.empty(words.shape[1], np.int64), np.empty(words.shape[1], np.bool_)
-    _fill_merged_order(words, run_starts, rows, begins)
-    return MergedOrder(rows, np.flatnonzero(begins))
+    rows, spare = np.arange(words.shape[1], dtype=np.uint32), np.empty(words.shape[1], np.uint32)
+    begins, first_rows = np.empty(words.shape[1], np.bool_), np.empty(words.shape[1], np.int64)
+    if _merge_runs_in_pairs(words, run_starts.copy(), rows, spare):
+        rows = spare
+    return MergedOrder(rows, begins, first_rows[: _fill_groups(words, rows, begins, first_rows)])
 
 
 @inline_function
-def _is_before(words: NDArray[np.int64], row: int, other: int) -> bool:
-    """Return whether a row sorts before another one; of equal keys, the row with the smaller index."""
-    for word in range(words.shape[0]):
-        if words[word, row] != words[word, other]:
-            return bool(words[word, row] < words[word, other])
-    return row < other
-
-
-@inline_function
-def _sift_down(words: NDArray[np.int64], heap: NDArray[np.int64], size: int, row: int, run: int) -> None:
-    """Put a row into the place at the top of a heap of ``size`` pairs (row, run), so that the least row is on top."""
-    place = int64(0)
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and _is_before(words, heap[child + 1, 0], heap[child, 0]):
-            child += 1
-        if not _is_before(words, heap[child, 0], row):
-            break
-        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
-        place = child
-    heap[place, 0], heap[place, 1] = row, run
+def _merge_two_runs(
+    words: NDArray[np.int64],
+    rows: NDArray[np.uint32],
+    start: int,
+    middle: int,
+    end: int,
+    merged: NDArray[np.uint32],
+) -> None:
+    """Merge the rows from ``start`` to ``middle`` with those from ``middle`` to ``end``, into the same places."""
+    i, j, at = uint64(start), uint64(middle), uint64(start)  # unsigned: negative indices need not be looked for
+    while i < uint64(middle) and j < uint64(end):
+        row, other = uint64(rows[i]), uint64(rows[j])
+        is_after = uint64(words[uint64(0), row] > words[uint64(0), other])
+        is_equal = uint64(words[uint64(0), row] == words[uint64(0), other])
+        for word in range(uint64(1), uint64(words.shape[0])):
+            is_after |= is_equal & uint64(words[word, row] > words[word, other])
+            is_equal &= uint64(words[word, row] == words[word, other])
+        merged[at] = other if is_after else row
+        i, j, at = i + (uint64(1) - is_after), j + is_after, at + uint64(1)
+    for rest in range(i, uint64(middle)):
+        merged[at] = rows[rest]
+        at += uint64(1)
+    for rest in range(j, uint64(end)):
+        merged[at] = rows[rest]
+        at += uint64(1)
 
 
 @kernel()
-def _fill_merged_order(
-    words: NDArray[np.int64], run_starts: NDArray[np.int64], rows: NDArray[np.int64], begins: NDArray[np.bool_]
-) -> None:
-    """Fill ``rows`` with the order of the rows, and ``begins`` with whether a row has another key than the one before.
+def _merge_runs_in_pairs(
+    words: NDArray[np.int64], run_starts: NDArray[np.int64], rows: NDArray[np.uint32], spare: NDArray[np.uint32]
+) -> bool:
+    """Merge each run with the next one until one is left; return whether it is in ``spare``, not in ``rows``.
 
-    The heap holds the next row of each run. Its runs are first put in order by insertion.
+    ``run_starts`` is overwritten.
     """
-    size = int64(run_starts.shape[0] - 1)
-    heap = np.empty((size, 2), np.int64)
-    for run in range(size):
-        place = int64(run)
-        while place > 0 and _is_before(words, run_starts[run], heap[place - 1, 0]):
-            heap[place, 0], heap[place, 1] = heap[place - 1, 0], heap[place - 1, 1]
-            place -= 1
-        heap[place, 0], heap[place, 1] = run_starts[run], run
-    for at in range(rows.shape[0]):
-        row, run = heap[0, 0], heap[0, 1]
-        rows[at] = row
-        begins[at] = at == 0
-        if at > 0:
-            for word in range(words.shape[0]):
-                begins[at] |= words[word, row] != words[word, rows[at - 1]]
-        if row + 1 < run_starts[run + 1]:
-            _sift_down(words, heap, size, row + 1, run)
-        else:
-            size -= 1
-            _sift_down(words, heap, size, heap[size, 0], heap[size, 1])
+    runs, total, is_in_spare = run_starts.shape[0] - 1, rows.shape[0], False
+    while runs > 1:
+        source, target = (spare, rows) if is_in_spare else (rows, spare)
+        for run in range(0, runs, 2):
+            end = run_starts[min(run + 2, runs)]  # a last run without a partner is copied
+            _merge_two_runs(words, source, run_starts[run], run_starts[run + 1], end, target)
+            run_starts[run // 2] = run_starts[run]
+        runs, is_in_spare = (runs + 1) // 2, not is_in_spare
+        run_starts[runs] = total
+    return is_in_spare
+
+
+@kernel()
+def _fill_groups(
+    words: NDArray[np.int64], rows: NDArray[np.uint32], begins: NDArray[np.bool_], first_rows: NDArray[np.int64]
+) -> int:
+    """Fill ``begins`` and the first rows of the groups, and return the number of groups."""
+    groups = uint64(0)
+    for at in range(uint64(rows.shape[0])):
+        row, previous = uint64(rows[at]), uint64(rows[at - uint64(at > uint64(0))])
+        is_new = at == uint64(0)
+        for word in range(uint64(words.shape[0])):
+            is_new |= words[word, row] != words[word, previous]
+        begins[at] = is_new
+        first_rows[groups] = row  # is overwritten later unless a group begins here
+        groups += uint64(is_new)
+    return int(groups)
+
+
+def sum_groups(values: NDArray[np.int64], order: MergedOrder) -> NDArray[np.int64]:
+    """Sum the ``values`` [R] of the rows of each group, and return the sums [G]."""
+    sums = np.empty(len(order.first_rows), np.int64)
+    _fill_sums(values, order.rows, order.begins, sums)
+    return sums
+
+
+def find_least_of_groups(values: NDArray[np.int64], order: MergedOrder) -> NDArray[np.int64]:
+    """Find the least of the ``values`` [R] of the rows of each group, and return an array [G]."""
+    least = np.empty(len(order.first_rows), np.int64)
+    _fill_least(values, order.rows, order.begins, least)
+    return least
+
+
+@kernel(types.void(READONLY_INT64, READONLY_ORDER, types.boolean[::1], types.int64[::1]))
+def _fill_sums(
+    values: NDArray[np.int64], rows: NDArray[np.uint32], begins: NDArray[np.bool_], sums: NDArray[np.int64]
+) -> None:
+    group, total = uint64(0), int64(0)
+    for at in range(uint64(rows.shape[0])):
+        value = values[uint64(rows[at])]
+        group += uint64(begins[at])
+        total = value if begins[at] else total + value
+        sums[group - uint64(1)] = total
+
+
+@kernel(types.void(READONLY_INT64, READONLY_ORDER, types.boolean[::1], types.int64[::1]))
+def _fill_least(
+    values: NDArray[np.int64], rows: NDArray[np.uint32], begins: NDArray[np.bool_], least: NDArray[np.int64]
+) -> None:
+    group, result = uint64(0), int64(0)
+    for at in range(uint64(rows.shape[0])):
+        value = values[uint64(rows[at])]
+        group += uint64(begins[at])
+        result = value if begins[at] else min(result, value)
+        least[group - uint64(1)] = result

@@ -11,6 +11,7 @@ import pytest
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_rows
+from analytics.tables.derived import range_table
 from analytics.tables.derived.definitions import POSITIONS_TABLE, derive_stored_positions
 from analytics.tables.derived.range_table import merge_sorted_tables
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
@@ -35,9 +36,26 @@ def in_parts(table: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
     return (table[first : first + rows] for first in range(0, len(table), rows))
 
 
+@pytest.fixture
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a step merge five rows of each table, though more are in memory."""
+    monkeypatch.setattr(range_table, "MIN_STEP_ROWS", 5)
+    monkeypatch.setattr(range_table, "STEP_ROWS", 5)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [7, 1 << 16, *seldom(1, 40)])
 def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int, threads: int) -> None:
+    check_sums(positions, rows, threads)
+
+
+@pytest.mark.usefixtures("short_steps")
+@pytest.mark.parametrize("rows", [7, 1 << 16])
+def test_sums_do_not_depend_on_the_rows_of_a_step(positions: list[pl.DataFrame], rows: int) -> None:
+    check_sums(positions, rows, 1)
+
+
+def check_sums(positions: list[pl.DataFrame], rows: int, threads: int) -> None:
     totals, tables = POSITIONS_TABLE.totals, [in_parts(table, rows) for table in positions]
     merged = [*merge_sorted_tables(tables, POSITIONS_TABLE.key, 64, totals, threads)]
     assert {len(part) for part in merged[:-1]} == {64}

@@ -1,11 +1,11 @@
-"""The order of rows of sorted runs: compared with Python's own sort."""
+"""The order of rows of sorted runs, and the sums of equal ones: compared with Python's own sort and sum."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from analytics.tables.derived.sorted_runs import merge_sorted_runs
+from analytics.tables.derived.sorted_runs import find_least_of_groups, merge_sorted_runs, sum_groups
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 8, 21])
@@ -20,5 +20,17 @@ def test_runs_are_merged_as_python_sorts_all_rows(runs: int, words: int, values:
     rows = sorted(range(len(keys)), key=lambda row: (keys[row], row))
     assert order.rows.tolist() == rows
     ordered = [keys[row] for row in rows]
-    starts = [at for at in range(len(rows)) if at == 0 or ordered[at] != ordered[at - 1]]
-    assert order.starts.tolist() == starts
+    begins = [at == 0 or ordered[at] != ordered[at - 1] for at in range(len(rows))]
+    assert order.begins.tolist() == begins
+    assert order.first_rows.tolist() == [row for row, is_first in zip(rows, begins, strict=True) if is_first]
+
+
+@pytest.mark.parametrize("values", [2, 1 << 40])
+def test_groups_are_combined_as_python_combines_them(values: int) -> None:
+    draw = np.random.default_rng(values)
+    keys = np.sort(draw.integers(0, values, (3, 30)))
+    numbers = draw.integers(-values, values, keys.size)
+    order = merge_sorted_runs(keys.reshape(1, -1), np.array([0, 30, 60, 90]))
+    groups = [numbers[keys.ravel() == key].tolist() for key in np.unique(keys)]
+    assert sum_groups(numbers, order).tolist() == [*map(sum, groups)]
+    assert find_least_of_groups(numbers, order).tolist() == [*map(min, groups)]
