@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.texts import to_line
@@ -47,6 +47,14 @@ class LeaguePlayOptions:
     command: str = "league play"  # as it was typed, for the records of runs
 
 
+class LeagueProgress(Progress, Protocol):
+    """A display that shows how many games of a league have been played, and which match is under way."""
+
+    def set_description(self, text: str) -> None:
+        """Show a text beside the number of games."""
+        ...
+
+
 class LeagueOutcome(NamedTuple):
     """What a call of ``play_missing_games`` has done."""
 
@@ -59,7 +67,7 @@ class LeagueOutcome(NamedTuple):
 
 
 def play_missing_games(
-    league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None = None
+    league: League, options: LeaguePlayOptions, stop: threading.Event, progress: LeagueProgress | None = None
 ) -> LeagueOutcome:
     """Play the games that the matches of a league lack. Entries that cannot play do not stop the others.
 
@@ -81,7 +89,7 @@ class LeaguePlay:
     """One call of ``play_missing_games``: the matches, what is noted about them, and what was played."""
 
     def __init__(
-        self, league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None
+        self, league: League, options: LeaguePlayOptions, stop: threading.Event, progress: LeagueProgress | None
     ) -> None:
         self._league, self._options, self._stop, self._progress = league, options, stop, progress
         self._archive = ArchiveStore.open(league.root, create=True)
@@ -136,9 +144,12 @@ class LeaguePlay:
         lacking = list_matches_lacking_games(self._archive, self._matches, games_by_run)
         if lacking and self._progress:
             self._progress.start(sum(games for _, games in lacking))
-        for match, _ in lacking:
+        for number, (match, _) in enumerate(lacking, 1):
             if self._stop.is_set():
                 return
+            if self._progress:
+                place = f"match {number:,} of {len(lacking):,}"
+                self._progress.set_description(f"playing {match.first} against {match.second}, {place}")
             # Both, so that the first broken entry does not hide another.
             ready = [self._is_ready(name) for name in (match.first, match.second)]
             if all(ready):
