@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,9 +14,12 @@ from analytics import open_archive
 from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import build_code_record, fingerprint_agent_code, fingerprint_run_code
+from runners.arena.execution import RunOutcome, execute_experiment
+from runners.arena.experiment import Experiment
 from runners.arena.spec import RunSpec
 from runners.config.agents import load_agent
 from runners.config.requests import load_executor
+from runners.league import playing
 from runners.league.budget import share_games
 from runners.league.entry_reports import read_entry_report, remove_league_path
 from runners.league.matches import read_notes
@@ -85,6 +89,29 @@ def test_the_progress_names_the_match_that_is_played(tmp_path: Path) -> None:
         "playing ann against carl, match 2 of 3",
         "playing bob against carl, match 3 of 3",
     ]
+
+
+@pytest.mark.parametrize("games", [2, 4])
+def test_matches_that_lack_fewer_pairs_than_threads_are_played_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games: int
+) -> None:
+    meeting, threads = threading.Barrier(2 if games == 2 else 1), list[int]()
+
+    def execute_beside_another(experiment: Experiment, *arguments: Any) -> RunOutcome:
+        meeting.wait(60)
+        threads.append(experiment.request.threads)
+        assert (threading.current_thread() is threading.main_thread()) == (games == 4)
+        return execute_experiment(experiment, *arguments)
+
+    monkeypatch.setattr(playing, "execute_experiment", execute_beside_another)
+    four = (*THREE, "name: dan, agent: dumb")
+    settings = f"games: {games}\nregret: false\n"
+    with opened(write_league(tmp_path / "several", *four, settings=settings)) as league:
+        outcome = play_missing_games(league, LeaguePlayOptions(threads=2), threading.Event())
+    assert (outcome.played_matches, threads) == (6, [games // 2] * 6)
+    monkeypatch.undo()
+    play(write_league(tmp_path / "one", *four, settings=settings))
+    assert_frame_equal(read_standings(tmp_path / "several"), read_standings(tmp_path / "one"))
 
 
 def test_matches_share_their_openings(tmp_path: Path) -> None:
