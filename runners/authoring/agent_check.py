@@ -46,7 +46,9 @@ DEFAULT_SECONDS = 120.0
 PLANNED_SHARE = 0.6  # share of the time to plan for: games differ in length, and first turns take longest
 TIMED_SECONDS = 0.5
 REMEDY = "\na turn may depend on its position and on rng alone: "
-MEMORY_REMEDY, RANDOMNESS_REMEDY = "keep nothing from other turns", "it drew from random or numpy.random: draw from rng"
+MEMORY_REMEDY = "keep nothing from other turns, and go through no set of objects, whose order is by their addresses"
+RANDOMNESS_REMEDY = "it drew from random or numpy.random: draw from rng"
+NO_GIFT_REMEDY = "\nin this position no piece is left to give: the gift of the last turn is -1"
 SELF_PAIRING, RANDOM_PAIRING = 0, 1  # pairings: the agent against itself, and against ``random``
 
 
@@ -147,7 +149,8 @@ def run_checks(
     with (
         silence_forfeit_log(),
         show_progress_bar_or_notes(f"checking {agent.label}", "games") as bar,
-        Watchdog(max_seconds) as watch,
+        # A turn with a limit of its own ends by itself, and is reported as late.
+        Watchdog(max_seconds, with_notes=agent.limits.turn_seconds is None) as watch,
         _capture_output_except_notices(printed),
     ):
         try:
@@ -200,7 +203,10 @@ def _run_own_and_game_checks(
     draws_outside_rng = _read_random_states() != random_states
     has_taken_a_turn = _has_taken_a_turn(blocks, spec.rules)
     rare_turns = count_rare_turns_recording_faults(engine.guarded_agents[0], spec.seed) if has_taken_a_turn else 0
-    yield from _build_fault_results(engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, rare_turns)
+    writes_gifts = not spec.agents[0].runs_programs  # a gift of -1 is for agents in Python only
+    yield from _build_fault_results(
+        engine.guarded_agents[0], has_taken_a_turn, 4 * pairs, rare_turns, NO_GIFT_REMEDY if writes_gifts else ""
+    )
     repeated_blocks = _play_block_per_pairing(second_engine, pairs, bar)
     reordered_blocks = _play_pairs_in_reverse_order(engine, pairs, bar)
     yield from filter(None, (first_result, *own_results))
@@ -351,12 +357,13 @@ def _has_taken_a_turn(blocks: Sequence[Block], rules: Rules) -> bool:
 
 
 def _build_fault_results(
-    guarded: GuardedAgent, has_taken_a_turn: bool, games: int, rare_positions: int
+    guarded: GuardedAgent, has_taken_a_turn: bool, games: int, rare_positions: int, no_gift_remedy: str
 ) -> Iterator[CheckResult]:
     """Yield the results of the checks for illegal turns, exceptions and late turns.
 
     The faults are those noted in ``guarded``. If the agent has not taken a turn, the check for illegal turns fails,
-    too. ``games`` and ``rare_positions`` appear only in the text of a passed check.
+    too. ``games`` and ``rare_positions`` appear only in the text of a passed check. ``no_gift_remedy`` is added to an
+    exception that is raised when no piece is left to give.
     """
     illegal = [
         f"{fault.description}\n{guarded.first_illegal_report}" for fault in guarded.list_faults_by_frequency(ILLEGAL)
@@ -370,10 +377,18 @@ def _build_fault_results(
     yield CheckResult(
         "legal", has_taken_a_turn and not illegal, "\n".join(illegal) or success_text or "no turn was taken"
     )
-    exceptions = [fault.description for fault in guarded.list_faults_by_frequency(RAISED, NO_TURN)]
+    exceptions = [
+        f"{fault.description}{'' if _has_gift(fault.position, guarded.rules) else no_gift_remedy}"
+        for fault in guarded.list_faults_by_frequency(RAISED, NO_TURN)
+    ]
     yield CheckResult("exceptions", not exceptions, "\n".join(exceptions) or "none")
     for fault in guarded.list_faults_by_frequency(WAS_LATE, USED_UP):
         yield CheckResult("in time", False, fault.description)
+
+
+def _has_gift(position: str, rules: Rules) -> bool:
+    """Return whether a piece is left to give in the position of a fault, whose text may end with the name of rules."""
+    return bool(Position.parse(" ".join(position.split()[:2]), rules).available)
 
 
 def describe_first_difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:

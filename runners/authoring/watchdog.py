@@ -29,12 +29,13 @@ class Watchdog:
     agent was thinking. Only such an interrupt can end an endless turn, whether it runs in Python or in another process.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, with_notes: bool = True) -> None:
+        """Limit the work to ``seconds``; without ``with_notes``, no notes on slow turns are printed."""
         self.seconds, self.end_reason = seconds, ""
         self._screen = sys.stderr  # standard error is replaced while the agent plays
         self._deadline = time.monotonic() + seconds
         self._current_turn: tuple[float, Batch] | None = None  # start in seconds and positions of the turn under way
-        self._notes, self._lock, self._is_open = MAX_NOTES, threading.Lock(), True
+        self._notes, self._lock, self._is_open = MAX_NOTES if with_notes else 0, threading.Lock(), True
         self._timer = threading.Timer(seconds, self._interrupt)
         self._timer.daemon = True
         self._handler: Any = None  # the handler of Ctrl-C before the context

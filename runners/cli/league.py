@@ -36,6 +36,9 @@ def create_league(folder: Annotated[Path, Argument(metavar="DIR", help="A new fo
 @league_group.command("check")
 def check_league(
     folder: Folder,
+    names: Annotated[
+        list[str] | None, Argument(metavar="ENTRY", help="Names of entries; without any, all are checked.")
+    ] = None,
     seconds: Annotated[float, Option(min=1, help="Time limit for each entry.")] = 60,
     trust_agents: TrustAgents = False,
 ) -> None:
@@ -44,19 +47,21 @@ def check_league(
     Entries are checked as by 'qarena agents check'. A broken entry does not stop the others. The exit code is 1 if
     anything is wrong.
     """
-    from runners.league.checking import check_entries
+    from runners.league.checking import check_entries, list_summary_lines, select_entries
     from runners.league.entries import isolate_entries, open_league
     from runners.terminal.console import print_line, print_note
 
-    faults = 0
+    checks = []
     with open_league(folder) as league, isolate_entries(league, trust_agents) as (isolation, note):
         if note:
             print_note(f"note: {note}")
-        width = max(len(entry.name) for entry in league.entries)
-        for check in check_entries(league, isolation, seconds):
+        width = max(len(entry.name) for entry in select_entries(league, names or ()))
+        for check in check_entries(league, isolation, seconds, names or ()):
             print_line(f"{'ok' if check.is_fine else 'FAIL':<5}{check.name:<{width}}  {check.summary}")
-            faults += not check.is_fine
-    if faults:
+            checks.append(check)
+        for line in list_summary_lines(league, checks):
+            print_line(line)
+    if not all(check.is_fine for check in checks):
         raise typer.Exit(1)
 
 

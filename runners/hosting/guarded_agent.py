@@ -236,7 +236,8 @@ class GuardedAgent:
             self._record_fault(USED_UP, Fault(USED_UP, str(error), "", self._format_position(position)))
             return LATE_CELL
         if isinstance(error, TurnTimeoutError):
-            self._record_fault(WAS_LATE, Fault(WAS_LATE, "", "", self._format_position(position)))
+            limit = f"({error})" if str(error) else ""  # with the key, so that the author knows which one
+            self._record_fault(WAS_LATE, Fault(WAS_LATE, limit, "", self._format_position(position)))
             return LATE_CELL
         if on_error is not None:
             on_error(error)

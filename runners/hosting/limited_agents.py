@@ -192,7 +192,7 @@ class IsolatedPlayer(RemotePlayer):
             subprocess.stop()
             raise
         except TurnTimeoutError:
-            raise TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}") from None
+            raise TurnTimeoutError(f"turn_seconds={self._seconds:g}") from None
         except RemoteError:
             self._idle.append(subprocess)
             raise

@@ -132,7 +132,7 @@ class TimedPlayer(PythonPlayer):
         ]
 
     def _build_late_error(self) -> TurnTimeoutError:
-        return TurnTimeoutError(f"its turn took longer than turn_seconds={self._seconds:g}")
+        return TurnTimeoutError(f"turn_seconds={self._seconds:g}")
 
     def _join_turns(
         self, responses: Sequence[TimedResponse], rng: Streams, evaluations: Evaluations | None

@@ -46,12 +46,21 @@ SAMPLE_GAMES = """
 """
 
 
+class SamplePly(NamedTuple):
+    """A ply of a sample game, with the board after it."""
+
+    piece: int
+    text: str
+    svg: str
+
+
 class SampleGame(NamedTuple):
-    """A game on the page of an entry."""
+    """A game on the page of an entry, to be stepped through."""
 
     title: str
+    name: str  # the beginning of the ids of its plies
     moves: str
-    svg: str
+    plies: list[SamplePly]
 
 
 class PlayerGames:
@@ -178,6 +187,17 @@ def _build_sample_game(
     opponent = next(label for label in record.labels if label != name)
     result = RESULTS[float(str(sample["score"]))]
     title = f"{result.capitalize()} against {opponent} in {format_count_with_noun(len(plies), 'ply', 'plies')}"
-    boards = [Game(record.rules, plies[: ply + 1]) for ply in range(len(plies))]
-    figure = Figure(title, build_boards_picture(boards), f"game{number}-")
-    return SampleGame(title, format_game(plies), figure.svg)
+    return SampleGame(title, f"game{number}", format_game(plies), _build_sample_plies(record.rules, plies))
+
+
+def _build_sample_plies(rules: Rules, plies: Plies) -> list[SamplePly]:
+    """Build the plies of a game, each with its board, which also names the piece that is given next."""
+    gifts = [NONE if rules.mover_chooses else piece for piece, _ in plies[1:]]
+    return [
+        SamplePly(
+            plies[ply][0],
+            format_game([plies[ply]]),
+            Figure("", build_boards_picture([Game(rules, plies[: ply + 1], gift)])).svg,
+        )
+        for ply, gift in enumerate([*gifts, NONE])
+    ]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import compress
+from operator import not_
+from typing import NamedTuple, Protocol
 
 from analytics.store.archive import ArchiveStore
 from analytics.store.texts import to_line
+from analytics.tables.derived.threads import run_on_threads
 from quarto.errors import RequestError
 from runners.arena.execution import execute_experiment
 from runners.arena.executors.base import THREADS, Executor
@@ -47,6 +51,14 @@ class LeaguePlayOptions:
     command: str = "league play"  # as it was typed, for the records of runs
 
 
+class LeagueProgress(Progress, Protocol):
+    """A display that shows how many games of a league have been played, and which match is under way."""
+
+    def set_description(self, text: str) -> None:
+        """Show a text beside the number of games."""
+        ...
+
+
 class LeagueOutcome(NamedTuple):
     """What a call of ``play_missing_games`` has done."""
 
@@ -58,8 +70,17 @@ class LeagueOutcome(NamedTuple):
     run_ids: tuple[str, ...]  # of the matches
 
 
+class MatchOutcome(NamedTuple):
+    """What came of playing the missing games of one match."""
+
+    match: Match
+    played: int = 0  # games
+    faults: Sequence[str] = ()  # a line for each way in which an entry forfeited some of these games
+    reason: str = ""  # why the match could not be played; "" if it could
+
+
 def play_missing_games(
-    league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None = None
+    league: League, options: LeaguePlayOptions, stop: threading.Event, progress: LeagueProgress | None = None
 ) -> LeagueOutcome:
     """Play the games that the matches of a league lack. Entries that cannot play do not stop the others.
 
@@ -81,7 +102,7 @@ class LeaguePlay:
     """One call of ``play_missing_games``: the matches, what is noted about them, and what was played."""
 
     def __init__(
-        self, league: League, options: LeaguePlayOptions, stop: threading.Event, progress: Progress | None
+        self, league: League, options: LeaguePlayOptions, stop: threading.Event, progress: LeagueProgress | None
     ) -> None:
         self._league, self._options, self._stop, self._progress = league, options, stop, progress
         self._archive = ArchiveStore.open(league.root, create=True)
@@ -136,13 +157,27 @@ class LeaguePlay:
         lacking = list_matches_lacking_games(self._archive, self._matches, games_by_run)
         if lacking and self._progress:
             self._progress.start(sum(games for _, games in lacking))
-        for match, _ in lacking:
-            if self._stop.is_set():
-                return
-            # Both, so that the first broken entry does not hide another.
-            ready = [self._is_ready(name) for name in (match.first, match.second)]
-            if all(ready):
-                self._play_match(match, games_by_run[match.run_id])
+        # A pair of games keeps one thread busy, so matches that lack fewer pairs than there are threads are played
+        # several at a time. Workers in other processes would have to start for each match, so there are none of these.
+        threads = self._options.threads if self._options.executor.shares_memory else 1
+        places = [(match, (number, len(lacking))) for number, (match, _) in enumerate(lacking, 1)]
+        is_short = [games // 2 < threads for _, games in lacking]
+        jobs = (
+            partial(self._play_match, match, games_by_run[match.run_id], 1, place)
+            for match, place in compress(places, is_short)
+            if self._are_ready(match)
+        )
+        run_on_threads(jobs, threads, self._note_outcome, self._stop.set)
+        for match, place in compress(places, map(not_, is_short)):
+            if self._are_ready(match):
+                self._note_outcome(self._play_match(match, games_by_run[match.run_id], self._options.threads, place))
+
+    def _are_ready(self, match: Match) -> bool:
+        """Return whether both entries can play, unless playing is to end early."""
+        if self._stop.is_set():
+            return False
+        ready = [self._is_ready(name) for name in (match.first, match.second)]  # a broken entry does not hide another
+        return all(ready)
 
     def _is_ready(self, name: str) -> bool:
         """Return whether an entry can play; it is set up for the rules once, which shows whether it is broken."""
@@ -163,28 +198,35 @@ class LeaguePlay:
         self._notes = update_notes(self._notes, self._matches, players, self._errors)
         write_notes(self._league.folder, self._notes)
 
-    def _play_match(self, match: Match, games: int) -> None:
-        """Play the games that a match lacks. If that fails, the reason is noted, and the league goes on."""
+    def _play_match(self, match: Match, games: int, threads: int, place: tuple[int, int]) -> MatchOutcome:
+        """Play the games that a match lacks, on a thread of its own. If that fails, the outcome has the reason.
+
+        ``place`` is the number of the match among those that are played, and their count.
+        """
+        if self._stop.is_set():
+            return MatchOutcome(match)
+        progress = None
+        if self._progress:
+            number, count = place
+            text = f"playing {match.first} against {match.second}, match {number:,} of {count:,}"
+            self._progress.set_description(text)
+            progress = _ContinuedProgress(self._progress)
         storage = ArchiveOptions(self._league.root, other_code="new", evaluations=True)
         request = RunRequest(
-            match.spec,
-            games,
-            self._options.threads,
-            storage,
-            progress=False,
-            keep_going=True,
-            executor=self._options.executor,
+            match.spec, games, threads, storage, progress=False, keep_going=True, executor=self._options.executor
         )
-        progress = _ContinuedProgress(self._progress) if self._progress else None
-        faults, reason = list[str](), ""
         try:
             outcome = execute_experiment(open_experiment(request), self._options.command, self._stop, progress)
-            faults = [*outcome.misbehaviour]
-            self._played[match.run_id] = self._played.get(match.run_id, 0) + outcome.played
         except (RequestError, StuckError) as error:
-            reason = str(error)
-        *faults, reason = (remove_league_path(self._league.folder, text) for text in (*faults, reason))
-        self._write_changed_notes(add_to_match_note(self._notes, match, faults, reason))
+            return MatchOutcome(match, reason=str(error))
+        return MatchOutcome(match, outcome.played, outcome.misbehaviour)
+
+    def _note_outcome(self, outcome: MatchOutcome) -> None:
+        """Count the games of a match that was played, and note what its entries did wrong, or why it failed."""
+        run_id = outcome.match.run_id
+        self._played[run_id] = self._played.get(run_id, 0) + outcome.played
+        *faults, reason = (remove_league_path(self._league.folder, text) for text in (*outcome.faults, outcome.reason))
+        self._write_changed_notes(add_to_match_note(self._notes, outcome.match, faults, reason))
 
     def _write_changed_notes(self, notes: LeagueNotes) -> None:
         if notes != self._notes:

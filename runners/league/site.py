@@ -158,11 +158,10 @@ def _build_crosstable_table(results: LeagueResults, links: Mapping[str, str]) ->
     """Build the table of the scores of all entries against each of the best."""
     frame = results.crosstable.to_frame(MAX_OPPONENTS)
     agents = [Cell(name, prefix=f"{place} ", link=links[name]) for place, name in enumerate(frame["agent"], 1)]
-    columns = [
-        text_column("entry", agents),
-        *build_standing_columns(frame),
-        *build_opponent_columns(frame, results.data.results_summed_over_runs),
-    ]
+    # The standings have the rest. On a telephone the opponents come into view first.
+    score, win, draw, loss, *_ = build_standing_columns(frame)
+    opponents = build_opponent_columns(frame, results.data.results_summed_over_runs)
+    columns = [text_column("entry", agents), score, *opponents, win, draw, loss]
     legend = " ".join(
         [CROSSTABLE_COLOURS, *map(to_sentence, describe_omissions(frame.height, "entries", frame.height))]
     )
@@ -184,7 +183,7 @@ def _describe_settings(results: LeagueResults) -> dict[str, str]:
         "imposed plies": f"{league.opening_plies}",
         "plan": _describe_plan(league),
         "games of a match": "none yet" if not games else "–".join(f"{n:,}" for n in sorted({games[0], games[-1]})),  # noqa: RUF001
-        "limits of entries that are not part of this program": limits or "none",
+        "limits": f"{limits}; none for agents of this program" if limits else "none",
         "played": " to ".join(sorted({days[0], days[-1]})) if days else "not yet",
         "seconds of play": format_seconds(sum(record.seconds for record in records)),
         "versions": "; ".join(f"qarena {version}" for version in versions) or f"qarena {project_version()}",

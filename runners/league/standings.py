@@ -223,7 +223,7 @@ def build_standings_table(frame: pl.DataFrame, title: str, links: Mapping[str, s
     ]
     legend = "Elo: the mean is 0; score in %, a draw counts half; regret: half-points given up a decision"
     if frame["rank"].null_count():
-        legend += f"; no rank: fewer than {MIN_RANKED_GAMES} games, or a rating without a bound"
+        legend += f"; no rank: fewer than {MIN_RANKED_GAMES} games, or no finite rating"
     return Table(title, columns, legend=legend)
 
 

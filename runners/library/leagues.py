@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,13 +37,16 @@ def create_league(folder: str | Path) -> list[Path]:
         return [*create_and_describe_league_files(Path(folder))]
 
 
-def check_league(folder: str | Path, *, seconds: float = 60.0, trust_agents: bool = False) -> Result:
+def check_league(
+    folder: str | Path, *, entries: Sequence[str] = (), seconds: float = 60.0, trust_agents: bool = False
+) -> Result:
     """Check each entry of a league, as ``qarena league check`` does, and write what is wrong beside it.
 
     The report on an entry is ``checks/NAME.txt`` in the folder of the league. A broken entry does not stop the others.
 
     Args:
         folder: The folder of the league.
+        entries: The names of the entries to check; all if there are none.
         seconds: The time limit for each entry.
         trust_agents: Whether, without a sandbox, entries may run with your rights.
 
@@ -51,7 +55,8 @@ def check_league(folder: str | Path, *, seconds: float = 60.0, trust_agents: boo
         first thing that is wrong, or the speed.
 
     Raises:
-        RequestError: ``league.yaml`` is not valid, or there is no sandbox and the entries are not trusted.
+        RequestError: ``league.yaml`` is not valid, it has no entry of a name, or there is no sandbox and the entries
+            are not trusted.
         FailureError: A report cannot be written.
 
     Examples:
@@ -75,8 +80,9 @@ def check_league(folder: str | Path, *, seconds: float = 60.0, trust_agents: boo
         open_league(Path(folder)) as league,
         isolate_entries(league, trust_agents) as (isolation, note),
     ):
-        checks = [*check_entries(league, isolation, seconds)]
-    frame = pl.DataFrame(checks, {"entry": pl.String(), "ok": pl.Boolean(), "remark": pl.String()}, orient="row")
+        checks = [*check_entries(league, isolation, seconds, entries)]
+    rows = [(check.name, check.is_fine, check.summary) for check in checks]
+    frame = pl.DataFrame(rows, {"entry": pl.String(), "ok": pl.Boolean(), "remark": pl.String()}, orient="row")
     columns = [
         text_column("entry", frame["entry"]),
         text_column("", ["ok" if check.is_fine else "FAIL" for check in checks]),

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -169,6 +170,8 @@ class ProgressBar:
         """
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
+        self._shows_turns = False  # beside the description
+        self._start: tuple[float, int] = 0.0, 0  # the time of ``start``, and the units that were finished then
         self._task = bar.add_task(description, total=None, visible=False)
 
     def start(self, total: int | None, done: int = 0) -> None:
@@ -176,10 +179,13 @@ class ProgressBar:
 
         ``total`` is None if it is not known.
         """
+        self._start = time.monotonic(), done
         self._bar.update(self._task, total=total, completed=done, visible=True)
 
     def advance(self, count: int = 1) -> None:
         """Add ``count`` to the number of finished units."""
+        if self._shows_turns:
+            self.set_description(self._description)
         self._bar.update(self._task, advance=count)
 
     def report_turns(self, turns: int) -> None:
@@ -188,7 +194,9 @@ class ProgressBar:
         If no turn has been taken, the description stays as it is.
         """
         if turns:
-            self.set_description(f"{self._description}, {format_count_with_noun(turns, 'turn')}")
+            text = f"{self._description}, {format_count_with_noun(turns, 'turn')}"
+            self._bar.update(self._task, description=text)
+            self._shows_turns = True
 
     def set_done(self, done: int) -> None:
         """Set the number of finished units."""
@@ -196,6 +204,7 @@ class ProgressBar:
 
     def set_description(self, text: str) -> None:
         """Replace the description in front of the bar."""
+        self._description, self._shows_turns = text, False
         self._bar.update(self._task, description=text)
 
     def print_notes_until(self, done: threading.Event) -> None:
@@ -209,9 +218,21 @@ class ProgressBar:
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
             count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
-            seconds = task.time_remaining or 0.0
+            seconds = self._estimate_seconds_left(task)
             remaining = f", about {format_duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
             print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{remaining}", self._bar.console.file)
+
+    def _estimate_seconds_left(self, task: Task) -> float:
+        """Estimate the time left by the pace since ``start``; 0 if there is no pace yet, or no total.
+
+        The bar itself goes by the last seconds, but matches of a league differ so much in pace that such estimates
+        jump from one line to the next.
+        """
+        start, done_before = self._start
+        done = task.completed - done_before
+        if task.total is None or done <= 0:
+            return 0.0
+        return (task.total - task.completed) * (time.monotonic() - start) / done
 
     def display_in_notebook_until(self, done: threading.Event) -> None:
         """Show the bar in the output of the notebook's cell until ``done`` is set, and then remove it.

@@ -199,7 +199,7 @@ class EnginePlayer(RemotePlayer):
             return PartialTurns([], error)
         except TurnTimeoutError:
             process.stop()
-            return PartialTurns(turns, TurnTimeoutError(f"its turn took longer than turn_seconds={seconds:g}"))
+            return PartialTurns(turns, TurnTimeoutError(f"turn_seconds={seconds:g}"))
         except EngineError as error:
             process.stop()
             return PartialTurns(turns, error)

@@ -359,7 +359,7 @@ class PolitoPlayer(BatchPlayer):
             return subprocess.request_turns(questions, turn_timer)
 
     def _build_late_error(self) -> TurnTimeoutError:
-        return TurnTimeoutError(f"its turn took longer than turn_seconds={self._pool.setup['turn_seconds']:g}")
+        return TurnTimeoutError(f"turn_seconds={self._pool.setup['turn_seconds']:g}")
 
 
 def _describe_interpreter_fault(python: str) -> str:

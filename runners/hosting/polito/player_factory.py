@@ -225,8 +225,10 @@ def _import_module(setup: Mapping[str, Any], subject: str, name: str) -> types.M
 
 
 def _describe_missing_library(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
-    where = f"for python={setup['python']}" if setup["python"] else "beside quarto-arena"
-    return f"; install {str(error.name).partition('.')[0]} {where}"
+    library = str(error.name).partition(".")[0]
+    if setup["python"]:
+        return f"; install {library} for python={setup['python']}"
+    return f"; install {library} beside quarto-arena, or name an environment that has it: python=ENV/bin/python"
 
 
 def _list_modules(folder: str) -> list[str]:

@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "Chatty": (["prints"], ("'thinking'",)),
     "OwnDice": (REPEATABLE, ("on rng alone: it drew from random or numpy.random: draw from rng",)),
     "OwnArrayDice": (REPEATABLE, ("on rng alone: it drew from random or numpy.random: draw from rng",)),
-    "Numbered": (REPEATABLE, ("against itself differs at ply 0: 0@", "on rng alone: keep nothing from other turns")),
+    "Numbered": (REPEATABLE, ("against itself differs at ply 0: 0@", "on rng alone: keep nothing from other turns, ")),
     "Together": (["no memory between games"], ("against itself differs at ply 0: 0@d4, then 0@a1",)),
     "Remembering": (["no memory between games"], ("differs at ply ",)),
     "Cheat": (["legal"], ("answered: (cell, gift) = (0, 99): piece 99 is not among those left",)),
@@ -197,7 +197,9 @@ def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.Mon
     assert fault.subject == "exceptions"
     line = rf"test_agent_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
     text = rf"raised ValueError: a cannot be empty.* \(\S*{line}\), first in position [0-9A-F./]+ [0-9A-F]: 8 times"
-    assert re.fullmatch(text, fault.text)
+    first_line, remedy = fault.text.splitlines()
+    assert re.fullmatch(text, first_line)
+    assert remedy == "in this position no piece is left to give: the gift of the last turn is -1"
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -284,7 +286,7 @@ def test_an_agent_that_exceeds_its_limit_is_told_so_and_not_that_the_check_needs
     monkeypatch.setattr("runners.hosting.timed_agents.MAX_STUCK_TURNS", 1000)
     limits = AgentLimits(0.001)
     (late,) = run_checks(AgentSpec("it", f"{HERE}.Late", {}, limits=limits, trusted=True), CLASSIC, 1)
-    assert late.text.startswith("took too long for a turn, first in position")
+    assert late.text.startswith("took too long for a turn (turn_seconds=0.001), first in position")
 
 
 def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ class StopAfter:
     """A progress that asks to stop after some games."""
 
     def __init__(self, stop: threading.Event, games: int) -> None:
-        self._stop, self._left, self.total = stop, games, 0
+        self._stop, self._left, self.total, self.descriptions = stop, games, 0, list[str]()
 
     def start(self, games: int) -> None:
         self.total = games
@@ -75,3 +75,6 @@ class StopAfter:
 
     def report_turns(self, turns: int) -> None:
         pass
+
+    def set_description(self, text: str) -> None:
+        self.descriptions.append(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,11 +14,13 @@ from analytics import open_archive
 from analytics.store.archive import ArchiveStore
 from quarto.rules import CLASSIC
 from runners.arena.code_fingerprints import build_code_record, fingerprint_agent_code, fingerprint_run_code
+from runners.arena.execution import RunOutcome, execute_experiment
+from runners.arena.experiment import Experiment
 from runners.arena.spec import RunSpec
 from runners.config.agents import load_agent
 from runners.config.requests import load_executor
+from runners.league import playing
 from runners.league.budget import share_games
-from runners.league.checking import check_entries
 from runners.league.entry_reports import read_entry_report, remove_league_path
 from runners.league.matches import read_notes
 from runners.league.playing import LeaguePlayOptions, play_missing_games
@@ -74,6 +77,41 @@ def test_the_table_is_the_same_on_several_threads_and_processes(tmp_path: Path, 
         options = LeaguePlayOptions(threads=2, executor=load_executor(executor, None))
         play_missing_games(league, options, threading.Event())
     assert_frame_equal(*map(read_standings, folders))
+
+
+def test_the_progress_names_the_match_that_is_played(tmp_path: Path) -> None:
+    stop = threading.Event()
+    progress = StopAfter(stop, 100)
+    play(write_league(tmp_path, *THREE), stop, progress)
+    assert progress.total == 12
+    assert progress.descriptions == [
+        "playing ann against bob, match 1 of 3",
+        "playing ann against carl, match 2 of 3",
+        "playing bob against carl, match 3 of 3",
+    ]
+
+
+@pytest.mark.parametrize("games", [2, 4])
+def test_matches_that_lack_fewer_pairs_than_threads_are_played_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, games: int
+) -> None:
+    meeting, threads = threading.Barrier(2 if games == 2 else 1), list[int]()
+
+    def execute_beside_another(experiment: Experiment, *arguments: Any) -> RunOutcome:
+        meeting.wait(60)
+        threads.append(experiment.request.threads)
+        assert (threading.current_thread() is threading.main_thread()) == (games == 4)
+        return execute_experiment(experiment, *arguments)
+
+    monkeypatch.setattr(playing, "execute_experiment", execute_beside_another)
+    four = (*THREE, "name: dan, agent: dumb")
+    settings = f"games: {games}\nregret: false\n"
+    with opened(write_league(tmp_path / "several", *four, settings=settings)) as league:
+        outcome = play_missing_games(league, LeaguePlayOptions(threads=2), threading.Event())
+    assert (outcome.played_matches, threads) == (6, [games // 2] * 6)
+    monkeypatch.undo()
+    play(write_league(tmp_path / "one", *four, settings=settings))
+    assert_frame_equal(read_standings(tmp_path / "several"), read_standings(tmp_path / "one"))
 
 
 def test_matches_share_their_openings(tmp_path: Path) -> None:
@@ -164,39 +202,6 @@ def test_a_process_that_dies_forfeits_and_the_league_goes_on(tmp_path: Path) -> 
     assert (outcome.games, outcome.errors) == (6, {})
     standings = read_standings(folder)
     assert standings.filter(entry="crash")["forfeits"].item() == 4
-
-
-def test_each_entry_is_checked_and_its_report_lies_beside_it(tmp_path: Path) -> None:
-    folder = write_league(
-        tmp_path, THREE[0], f"name: hot, agent: league_hot, {HERE}", f"name: lost, agent: league_lost, {HERE}"
-    )
-    with opened(folder) as league:
-        checks = {check.name: check for check in check_entries(league, "process", 30.0)}
-    assert [check.is_fine for check in checks.values()] == [True, False, False]
-    assert "checks/hot.txt" in checks["hot"].summary
-    assert "raised RuntimeError" in read_entry_report(folder, "hot")
-    assert "no_such_module_of_a_student" in read_entry_report(folder, "lost")
-    assert read_entry_report(folder, "ann").startswith("ok   legal: every turn")
-
-
-@pytest.mark.parametrize(("plies", "fault"), [(0, ""), (2, "raised RuntimeError: this is no beginning")])
-def test_an_entry_is_checked_from_the_openings_of_the_league(tmp_path: Path, plies: int, fault: str) -> None:
-    settings = f"{QUICK}opening_plies: {plies}\n"
-    folder = write_league(tmp_path, THREE[0], f"name: begins, agent: league_follower, {HERE}", settings=settings)
-    with opened(folder) as league:
-        *_, check = check_entries(league, "process", 30.0)
-    assert check.is_fine == (not fault)
-    assert fault in read_entry_report(folder, "begins")
-
-
-@pytest.mark.slow  # a process starts
-def test_an_entry_is_checked_within_the_limits_of_the_league(tmp_path: Path) -> None:
-    settings = f"{QUICK}limits: {{turn_seconds: 0.2}}\n"
-    folder = write_league(tmp_path, "name: late, agent: league_sleepy", THREE[0], settings=settings)
-    with opened(folder) as league:
-        check = next(iter(check_entries(league, "process", 30.0)))
-    assert not check.is_fine
-    assert "took too long for a turn" in read_entry_report(folder, "late")
 
 
 def test_a_match_has_the_code_that_its_run_records() -> None:

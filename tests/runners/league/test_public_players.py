@@ -19,14 +19,19 @@ from tests.runners.league.leagues import play, write_league
 FOLDER = ROOT / "docs" / "league_of_public_players"
 
 
-@pytest.fixture
-def league_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Load the script, for which ``ga2`` is the only public player."""
+def load_league_page() -> ModuleType:
     spec = importlib.util.spec_from_file_location("league_page", ROOT / "docs" / "league_page.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def league_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Load the script, for which ``ga2`` is the only public player."""
+    module = load_league_page()
     players = tmp_path / "players.csv"
     players.write_text("entry,repository,language,licence,joined,published\nga2,a/b,C,,unchanged,99\n")
     monkeypatch.setattr(module, "PLAYERS", players)
@@ -42,21 +47,39 @@ def test_the_page_has_the_standings_of_the_site_and_what_the_list_of_players_say
     play(league)
     site, page = tmp_path / "site", tmp_path / "page.md"
     runners.publish_league(league, site)
-    page.write_text(f"before\n{league_page.START}old\n{league_page.END}after\n")
+    markers = [
+        f"<!-- The table of {name}, by league_page.py. -->\nold\n<!-- The end of the table of {name}. -->\n"
+        for name in ("standings", "published", "players")
+    ]
+    page.write_text("before\n{}between\n{}between\n{}after\n".format(*markers))
     for _ in range(2):  # written again, it is the same
         league_page.main(site, page)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
+    assert text.count("between\n") == 2
     assert "old" not in text
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    names = [re.findall("`([a-z0-9]+)`", line)[0] for line in lines[2:]]
+    standings, published, players = (
+        [line for line in part.splitlines() if line.startswith("|")] for part in text.split("between\n")
+    )
+    names = [re.findall("`([a-z0-9]+)`", line)[0] for line in standings[2:]]
     assert names == runners.rank_league(league).frame["entry"].to_list()
-    assert {line.count("|") for line in lines} == {len(league_page.COLUMNS) + 1}
-    (line,) = (line for line in lines if "[a/b](https://github.com/a/b)" in line)
-    assert "| C | none | unchanged |" in line
-    assert re.search(r"\| 2 \| 0 \| (0|50|100)\.0 \| 99 \|$", line)
-    assert sum("|  |  | ours |" in line for line in lines) == 2
+    assert {line.count("|") for line in standings} == {10}
+    assert sum("[`ga2`](https://github.com/a/b)" in line for line in standings) == 1
+    assert re.fullmatch(r"\| `ga2` \| 99 \| (0|50|100)\.0 \| \d+\.\d to \d+\.\d \|", published[2])
+    assert len(published) == 3  # not of agents of this program
+    assert players[2:] == ["| [a/b](https://github.com/a/b) | `ga2` | C | none | unchanged |"]
+
+
+def test_a_page_without_a_marker_is_left_alone(league_page: ModuleType) -> None:
+    with pytest.raises(SystemExit, match=r"lacks a marker: .* The table of players, by"):
+        league_page.write_table("before\nafter\n", "players", "table")
+
+
+def test_the_page_lists_the_public_players() -> None:
+    text = (ROOT / "docs" / "league.md").read_text(encoding="utf-8")
+    module = load_league_page()
+    assert module.write_table(text, "players", module.build_players_table()) == text  # else: give the script again
 
 
 def test_the_wins_against_random_count_from_both_sides(league_page: ModuleType, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from runners.library import leagues
 from tests.runners.conftest import Qarena
 from tests.runners.league.leagues import HERE, opened, play, write_league
 
-VOID = {"meta"}
+VOID = {"meta", "input"}
 SETTINGS = "title: '<script>alert(2)</script> & co'\ngames: 20\nisolation: process\n"
 ENTRIES = (
     "name: ann, agent: rule_based",
@@ -107,6 +107,30 @@ def test_a_page_has_boards_of_mistakes_openings_and_games(site: Path) -> None:
     for text in ("Ply ", " became a ", "Score ", "against ", "<svg"):
         assert text in page
     assert "cannot play" in (site / "players/lost.html").read_text(encoding="utf-8")
+
+
+def test_a_sample_game_can_be_stepped_through_without_a_script(site: Path) -> None:
+    page = (site / "players/ann.html").read_text(encoding="utf-8")
+    games = [text.partition("</details>")[0] for text in page.split('<div class="stepper"')[1:]]
+    assert len(games) >= 2
+    for number, game in enumerate(games):
+        moves = game.partition("<p><code>")[2].partition("</code>")[0].split()
+        assert 2 <= len(moves) <= 16
+        assert [text.partition("</label>")[0].rpartition(">")[2] for text in game.split("<label")[1:]] == moves
+        assert game.count(f'<input type="radio" name="game{number}" ') == game.count("<figure") == len(moves)
+        assert game.count(" checked>") == 1
+        hands = [text.partition("</text>")[0].partition("in hand: ")[2] for text in game.split("<text")[1:]]
+        assert hands == [*(move[0] for move in moves[1:]), ""]  # the piece that is placed next
+    for ply in range(1, 17):
+        assert f".stepper > input:nth-of-type({ply}):checked ~ .boards > figure:not(:nth-of-type({ply}))" in page
+
+
+def test_the_crosstable_begins_with_the_opponents(site: Path) -> None:
+    crosstable = (site / "index.html").read_text(encoding="utf-8").partition('id="crosstable"')[2].partition("</tr>")[0]
+    headings = [text.partition("</th>")[0].rpartition(">")[2] for text in crosstable.split("<th ")[1:]]
+    assert headings[:2] == ["entry", "score"]
+    assert headings[-3:] == ["win", "draw", "loss"]
+    assert len(headings) == 2 + 4 + 3
 
 
 def test_the_data_are_those_of_the_table(league: Path, site: Path) -> None:

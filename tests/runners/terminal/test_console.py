@@ -265,6 +265,27 @@ def test_a_line_comes_now_and_then(capsys: pytest.CaptureFixture[str], monkeypat
     assert print_progress(capsys, is_visible=False) == []
 
 
+def test_the_time_left_goes_by_the_whole_pace_and_turns_are_shown_until_a_game_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("runners.terminal.console.time.monotonic", lambda: now)
+    with show_progress_bar_or_notes("playing", "games", visible=False) as bar:
+        (task,) = bar._bar.tasks
+        assert bar._estimate_seconds_left(task) == 0.0  # no total yet
+        bar.start(100, done=40)
+        assert bar._estimate_seconds_left(task) == 0.0  # no pace yet
+        bar.set_description("playing ann against bob")
+        bar.report_turns(7)
+        assert task.description == "playing ann against bob, 7 turns"
+        now += 100.0
+        bar.advance(20)
+        assert task.description == "playing ann against bob"
+        assert bar._estimate_seconds_left(task) == 200.0
+        now += 100.0  # while nothing ends
+        assert bar._estimate_seconds_left(task) == 400.0
+
+
 class ZMQInteractiveShell:
     """Stands for the shell of a notebook's kernel, which Rich recognises by the name of its class."""
 
