@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -17,44 +15,18 @@ from analytics import open_archive
 from analytics.report import style
 from analytics.report.sections.learning import load_curves_of_training_runs
 from analytics.statistics.tally import wilson_interval
-from analytics.store import policy_store
 from analytics.store.archive import ArchiveStore
-from analytics.store.policy_cards import CARD, policy_folder
-from analytics.store.policy_store import PolicyOrigin
+from analytics.store.policy_cards import CARD
 from analytics.store.run_notes import update_note
-from quarto.rules import CLASSIC
 from tests.analytics.chosen_games import BY_GAMES, BY_GENERATIONS
-from tests.analytics.naive_games import build_spec, record, single_games, store
-from tests.analytics.stored_policies import GENES, LEARNED
+from tests.runners.web.runs.training_runs import write_policy, write_run
 from tests.runners.web.visiting import Visitor, plain, visitor
 
-PAIRINGS = [("random", "learner(training)")]
 STRENGTH = pl.DataFrame(
     {"generation": [0, 1], "games": [9, 9], "strength": [0.5, 0.75], "v a": [0.5, 0.75]}
     | {"v a low": [0.4, 0.6], "v a high": [0.6, 0.9]}
 )
 PASSES = pl.DataFrame({"pieces": [9, 9], "pass": [1, 2], "boards": [5, 5], "not_lost": [0.4, 0.3], "won": [0.3, 0.2]})
-
-
-def write_run(
-    archive: ArchiveStore, seed: int, training: bool = True, pairings: Sequence[tuple[str, str]] = PAIRINGS
-) -> str:
-    """Write a run of one pairing with fixed seats, as trainings play it; return its id."""
-    run = record(
-        build_spec(pairings=pairings, seed=seed, seats="fixed"), games=20, training=training, status="complete"
-    )
-    archive.write_run_and_unit_count(run)
-    store(archive, run.run_id, [single_games(seed, pairs=20)], pairings)
-    return run.run_id
-
-
-def write_policy(archive: ArchiveStore, name: str, run_ids: list[str], curve: pl.DataFrame, **learned: Any) -> Path:
-    """Store a policy that learned in these runs; return its folder."""
-    origin = PolicyOrigin(
-        name, CLASSIC, {"version": "0.1.0"}, LEARNED | {"run_ids": run_ids} | learned, {"curve": curve}
-    )
-    card = policy_store.save(archive, GENES, origin)
-    return Path(policy_folder(archive, card.policy_id))
 
 
 @pytest.fixture
