@@ -100,6 +100,8 @@ PROVEN = {
     "`Origin` and a token": f"{WEB}::test_a_form_without_our_token_is_refused",
     "Names and notes of runs": f"{RUN_PAGES}::test_refused_name_keeps_what_was_typed",
     "They are stored beside": f"{RUN_PAGES}::test_run_is_named_on_its_page",
+    "Names in an archive": "analytics/exchange/test_text.py::test_unfit_name_in_a_text_is_a_bad_line",
+    "When archives are merged": "analytics/store/test_run_notes.py::test_note_from_the_future_replaces_no_other_one",
     "Opening an address": "runners/web/test_site.py::test_no_get_starts_a_program_or_an_agent_or_writes",
     "Analyses and the pages": f"{BACKGROUND}::test_a_job_ends_when_its_time_is_up_and_may_then_work_longer",
     "Other sites can link": f"{WEB}::test_other_sites_can_link_to_us_and_load_nothing",

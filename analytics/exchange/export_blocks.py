@@ -24,6 +24,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import RangeGames
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
+from analytics.store.run_notes import RunNote
 from quarto.rng import GAMMA, Streams, stream
 
 BLOCK_GAMES = 16384  # games that are converted at a time
@@ -42,6 +43,7 @@ class ExportBlock(NamedTuple):
     record: RunRecord
     range_games: RangeGames
     whole_run_number: int  # 1, 2, … in the order in which runs began, for runs exported whole; otherwise 0
+    note: RunNote  # the name and the note of the run
 
     def perspective_seat_or_both(self, perspective: str) -> int:
         """Return the seat from which ``perspective`` sees the outcomes of these games, or ``BOTH_SEATS``.
@@ -68,6 +70,7 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
     Raises ``FailureError`` if a file is damaged.
     """
     archive = selection.opened.archive
+    notes = [archive.find_note(record.run_id) for record in selection.runs]
     chosen_ids: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
     if sample is None:
         chosen_ids = [
@@ -101,7 +104,8 @@ def read_export_blocks(selection: Selection, sample: int | None = None, seed: in
         rows = np.flatnonzero(games.game_id & 1 == seating.game)
         for start in range(0, len(rows), BLOCK_GAMES):
             chosen = games.select_rows(rows[start : start + BLOCK_GAMES])
-            yield ExportBlock(seating.heading, selection.runs[seating.run], chosen, rank[seating.run])
+            run = seating.run
+            yield ExportBlock(seating.heading, selection.runs[run], chosen, rank[run], notes[run])
 
 
 def sample_game_ids(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:

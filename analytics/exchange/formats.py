@@ -35,6 +35,7 @@ from analytics.exchange.export_blocks import ExportBlock
 from analytics.exchange.text import format_games, format_plies
 from analytics.questions.columns import to_escaped_csv
 from analytics.store.records import RunRecord, encode_record
+from analytics.store.run_notes import RunNote
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError, require_extra
 from quarto.observations import TURN_CODES
@@ -70,14 +71,17 @@ class ExportTarget(NamedTuple):
 def format_text_lines(blocks: Iterable[ExportBlock], _by_game: bool, _perspective: str) -> Iterator[bytes]:
     """Yield the games of each block as lines of text.
 
-    If a run is exported whole, a line with its record comes before its first game. The unused parameters belong to the
-    interface of table formats: text has neither rows by game nor a perspective.
+    If a run is exported whole, a line with its record comes before its first game, and then a line with its name and
+    note if it has any. The unused parameters belong to the interface of table formats: text has neither rows by game
+    nor a perspective.
     """
     recorded = set[str]()
     for chunk in blocks:
         if chunk.whole_run_number and chunk.record.run_id not in recorded:
             recorded.add(chunk.record.run_id)
             yield format_record_line_without_counts(chunk.record, chunk.whole_run_number)
+            if not chunk.note.is_empty:
+                yield _format_record_line(chunk.note)
         named = (chunk.record.run_id, chunk.range_games.game_id) if chunk.whole_run_number else ()
         yield format_games(chunk.heading, chunk.range_games.games, *named)
 
@@ -88,7 +92,11 @@ def format_record_line_without_counts(record: RunRecord, number: int) -> bytes:
     ``number`` is the place of the run in the order in which the exported runs began.
     """
     plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=(), derived=UNSET)
-    return json.dumps(json.loads(encode_record(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return _format_record_line(plain)
+
+
+def _format_record_line(record: RunRecord | RunNote) -> bytes:
+    return json.dumps(json.loads(encode_record(record)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def format_csv_lines(

@@ -29,6 +29,7 @@ from analytics.store.game_tables import RangeGames, merge_games, select_games
 from analytics.store.range_files import read_games, write_range
 from analytics.store.ranges import first_game_id
 from analytics.store.records import RunRecord, compute_run_id, format_current_time
+from analytics.store.run_notes import write_later_note
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
@@ -58,6 +59,7 @@ class ImportedRun(NamedTuple):
     heading: Heading  # the heading of its first games
     games: int
     added: int  # games that were not in the archive before
+    note_added: bool = False  # the text has a name or a note of the run that the archive lacked
 
 
 def import_games(
@@ -65,20 +67,24 @@ def import_games(
 ) -> list[ImportedRun]:
     """Add the games of a text to an archive, and return the runs that hold them.
 
-    A run that is complete in the text keeps its record and its id. The remaining games with the same rules, event, date
-    and opening become one run in which the agents of a pairing never exchange seats. If a text has grown since its last
-    import, its new games extend its runs, but new players get a run of their own. ``rules`` are keyed by name, ``code``
-    has the form that it has in a run's record, and ``command`` is the user's command, for the records.
+    A run that is complete in the text keeps its record, its id, and its name and note, unless the archive has later
+    ones. The remaining games with the same rules, event, date and opening become one run in which the agents of a
+    pairing never exchange seats. If a text has grown since its last import, its new games extend its runs, but new
+    players get a run of their own. ``rules`` are keyed by name, ``code`` has the form that it has in a run's record,
+    and ``command`` is the user's command, for the records.
 
     Raises ``RequestError`` if a complete run contradicts its record, or if the archive has different games under the
     same ids: see ``list_whole_runs`` and ``add_missing_games``. Raises ``FailureError`` if the archive cannot be
     written.
     """
+    notes = {note.run_id: note for note in sorted(parsed_text.notes, key=lambda note: note.time)}  # the latest of each
     done, single = list[ImportedRun](), np.ones(len(parsed_text.tags), np.bool_)
     for run in [*list_whole_runs(parsed_text, rules)]:
         single[run.rows] = False
         heading = _build_heading(parsed_text.distinct_tags[parsed_text.tags[run.rows[0]]])
-        done.append(ImportedRun(run.record.run_id, heading, len(run.rows), add_missing_games(archive, run)))
+        run_id, added = run.record.run_id, add_missing_games(archive, run)
+        note_added = run_id in notes and write_later_note(archive, notes[run_id])
+        done.append(ImportedRun(run_id, heading, len(run.rows), added, note_added))
     return done + [
         run
         for parts in _group_blocks_by_run(parsed_text.select(single))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from analytics.store.game_tables import select_games
 from analytics.store.records import RecordError, RunRecord, parse_record
+from analytics.store.run_notes import RunNote
 from analytics.store.texts import format_count_with_noun
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED, Games
 from quarto.bits import piece_to_lanes
@@ -300,6 +301,7 @@ class ParsedText(NamedTuple):
     run: NDArray[np.int64]  # [G] the run of the game, its id as a number; -1: not given
     game_id: NDArray[np.int64]  # [G] in that run
     records: list[RunRecord]
+    notes: list[RunNote]  # names and notes of runs
     bad_lines: list[BadLine]
 
     def select(self, rows: NDArray[np.bool_]) -> ParsedText:
@@ -312,12 +314,13 @@ class ParsedText(NamedTuple):
 def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rules]) -> ParsedText:
     """Parse a text with one game in each line. Empty lines and lines that begin with # are skipped.
 
-    A line that begins with { is the record of a run. If a line omits a tag, its value is taken from ``defaults``.
+    A line that begins with { is the record of a run, or its name and note. If a line omits a tag, its value is taken
+    from ``defaults``.
     ``find_rules`` returns the rules with a given name, or raises ``RequestError``.
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
     prefixes: dict[bytes, int] = {}
-    records, bad = _parse_records(content)
+    records, notes, bad = _parse_records(content)
     lines = _find_game_lines(content, prefixes)
     parsed = [_parse_line_tags(prefix, defaults, find_rules) for prefix in prefixes]
     games = Games.allocate(len(lines.number))
@@ -330,19 +333,29 @@ def parse_games(content: bytes, defaults: Tags, find_rules: Callable[[str], Rule
     good = np.ones(len(lines.number), np.bool_)
     good[list(reasons)] = False
     distinct_tags = [entry[0] if not isinstance(entry, str) else defaults for entry in parsed]
-    return ParsedText(games, lines.tags, distinct_tags, lines.run, lines.game_id, records, sorted(bad)).select(good)
+    return ParsedText(games, lines.tags, distinct_tags, lines.run, lines.game_id, records, notes, sorted(bad)).select(
+        good
+    )
 
 
-def _parse_records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
-    """Parse the records of runs in a text; return them, and the lines that begin like a record but are not valid."""
-    records, bad = list[RunRecord](), list[BadLine]()
+def _parse_records(content: bytes) -> tuple[list[RunRecord], list[RunNote], list[BadLine]]:
+    """Parse the records of runs in a text, and their names and notes.
+
+    Returns both, and the lines that begin like a record but are not valid. A record has a spec, which a note lacks.
+    """
+    records, notes, bad = list[RunRecord](), list[RunNote](), list[BadLine]()
     for number, line in enumerate(content.split(b"\n"), 1) if b"{" in content else ():
         if line.startswith(b"{"):
+            is_note = b'"written"' in line and b'"spec"' not in line
             try:
-                records.append(parse_record(line, RunRecord))
+                if is_note:
+                    notes.append(parse_record(line, RunNote))
+                else:
+                    records.append(parse_record(line, RunRecord))
             except RecordError as error:
-                bad.append(BadLine(number, f"this record of a run cannot be read: {error}"))
-    return records, bad
+                kind = "name and note" if is_note else "record"
+                bad.append(BadLine(number, f"this {kind} of a run cannot be read: {error}"))
+    return records, notes, bad
 
 
 def _find_game_lines(content: bytes, prefix_indices: dict[bytes, int]) -> GameLines:

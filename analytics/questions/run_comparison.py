@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -57,6 +57,8 @@ class RunComparison:
     speeds: pl.DataFrame  # ``run``, ``games``, ``seconds`` of play, ``games_a_second``
     regret: pl.DataFrame  # ``agent``, ``kind``, ``ply``, and the regret in half-points in each run, null: not judged
     agent_match_notes: tuple[str, ...] = ()  # sentences on agents with different labels that are compared
+    # By run: the label of each agent in the run, by the label under which the agent is compared.
+    own_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[Table]:
@@ -151,6 +153,10 @@ def compare_runs(opened: OpenArchive, run_ids: Sequence[str]) -> RunComparison:
             for label, other in matches.items()
             if label != other
         ),
+        {
+            record.run_id: {other: label for label, other in matches.items()}
+            for record, matches in zip(records, agents, strict=True)
+        },
     )
 
 

@@ -342,7 +342,7 @@ def _build_win_rate_by_games_chart(curve: pl.DataFrame) -> Spec:
 
     Each point is plotted at the block's last game.
     """
-    curve = _sum_curve_into_equal_rows(curve)
+    curve = sum_curve_into_equal_rows(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
     rows = curve.select(
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
@@ -410,7 +410,7 @@ def _build_passes_chart(curve: pl.DataFrame) -> Spec:
     return {"data": inline_data(rows), **layer("line", encoding, strokeWidth=2, point=True)}
 
 
-def _sum_curve_into_equal_rows(curve: pl.DataFrame) -> pl.DataFrame:
+def sum_curve_into_equal_rows(curve: pl.DataFrame) -> pl.DataFrame:
     """Sum adjacent rows of a curve, so that at most ``MAX_POINTS`` rows with equal numbers of games remain.
 
     If the last row has fewer games, it is dropped.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import Annotated
 
@@ -37,6 +37,7 @@ from quarto.errors import FailureError, RequestError
 MAX_NAME, MAX_NOTE = 80, 2000  # characters
 NOTE_SUFFIX = ".note.json"  # of a file beside the run's record
 NOTE_FILE = re.compile(rf"({RUN_ID.pattern}){re.escape(NOTE_SUFFIX)}")
+MAX_CLOCK_ERROR = timedelta(days=1)  # by which the clock of another machine may be fast
 NOTE_REMEDY = "restore it from a copy, or remove it and name the run again"
 
 
@@ -52,9 +53,18 @@ class RunNote(StoredRecord, frozen=True):
         check_time(self.written)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is neither a name nor a note."""
+        return not (self.name or self.note)
+
+    @property
     def time(self) -> datetime:
-        """The time at which the note was written."""
-        return datetime.fromisoformat(self.written)
+        """The time at which the note was written.
+
+        A note from the future counts as the oldest: otherwise it would replace all others whenever it is merged.
+        """
+        time = datetime.fromisoformat(self.written)
+        return time if time <= datetime.now(UTC) + MAX_CLOCK_ERROR else datetime.fromtimestamp(0, UTC)
 
 
 def check_name_and_note(name: str | None, note: str | None) -> None:
@@ -136,10 +146,18 @@ def copy_later_note(source: ArchiveStore, target: ArchiveStore, run_id: str) -> 
 
     Raises ``FailureError`` if the file in ``source`` is damaged.
     """
-    note, present = load_note(source, run_id), RunNote(run_id)
-    with suppress(FailureError):  # a damaged file in the target is replaced
-        present = load_note(target, run_id)
-    if note.time <= present.time:
+    return write_later_note(target, load_note(source, run_id))
+
+
+def write_later_note(target: ArchiveStore, note: RunNote) -> bool:
+    """Write a note that comes from elsewhere unless the archive has a later one. Return whether it was written.
+
+    A damaged file is replaced.
+    """
+    present = unnamed = RunNote(note.run_id)
+    with suppress(FailureError):
+        present = load_note(target, note.run_id)
+    if note == present or (present != unnamed and note.time <= present.time):
         return False
-    target.write_record(note_path(target, run_id), note)
+    target.write_record(note_path(target, note.run_id), note)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import polars as pl
@@ -16,14 +17,16 @@ from analytics.questions.columns import (
     number_column,
     text_column,
 )
+from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.report_data import ReportData
 from analytics.report.result import Result
 from analytics.report.section import assign_figure_ids
 from analytics.report.style import Figure
 from analytics.statistics.tally import wilson_bounds
-from analytics.store import policy_cards, policy_store
+from analytics.store import policy_store
 from analytics.store.policy_cards import PolicyCard
+from analytics.store.records import RunRecord
 from analytics.store.texts import format_count_with_noun
 
 MAX_POLICIES = 12  # if there are more policies, the newest are shown
@@ -107,10 +110,14 @@ def select_policies_trained_in_runs(data: ReportData) -> list[PolicyCard]:
 
     Raises ``FailureError`` for a damaged card.
     """
+    return _select_cards_with_curves(data.opened, data.records)
+
+
+def _select_cards_with_curves(opened: OpenArchive, run_ids: Collection[str]) -> list[PolicyCard]:
     return [
         card
-        for card in policy_cards.load_cards(data.opened.archive)
-        if set(card.learned["run_ids"]) & data.records.keys() and "curve.parquet" in card.files
+        for card in opened.archive.load_cards()
+        if not set(card.learned["run_ids"]).isdisjoint(run_ids) and "curve.parquet" in card.files
     ]
 
 
@@ -124,6 +131,56 @@ def load_training_curves(data: ReportData) -> list[LearningCurve]:
         LearningCurve(card, policy_store.read_table(archive, card, "curve"))
         for card in select_policies_trained_in_runs(data)
     ]
+
+
+class RunCurve(NamedTuple):
+    """The learning curve of a run's training: the series that measures its success, with its unit and intervals."""
+
+    policy_id: str  # runs of one training have the same
+    measure: str  # one of ``MEASURES``
+    block_games: int  # games behind each value but the last; 0: not known
+    rows: pl.DataFrame  # the columns ``step``, ``value``, ``low`` and ``high`` of ``learning_frame``
+
+
+MEASURES = ("win_rate", "strength", "best")  # series by which trainings are judged; a curve has at most one of them
+
+
+def load_curves_of_training_runs(opened: OpenArchive, records: Iterable[RunRecord]) -> dict[str, RunCurve]:
+    """Load the learning curve of each run that was played by a training and has one, by run id.
+
+    If several policies learned in a run, because the training went on, the curve is that of the longest training. A
+    policy that was derived from logged games has no curve of a training.
+
+    Raises ``FailureError`` for a damaged card, and ``RequestError`` for a damaged curve.
+    """
+    curves = dict[str, RunCurve]()
+    curves_by_policy = dict[str, RunCurve | None]()
+    run_ids = [record.run_id for record in records if record.training]
+    cards = _select_cards_with_curves(opened, run_ids)
+    cards.sort(key=lambda card: int(card.learned["games"]))  # stable: the newest of equally long ones is the last
+    for card in reversed(cards):
+        missing_run_ids = [run_id for run_id in run_ids if run_id in card.learned["run_ids"] and run_id not in curves]
+        if not missing_run_ids:
+            continue
+        if card.policy_id not in curves_by_policy:
+            rows = policy_store.read_table(opened.archive, card, "curve")
+            curves_by_policy[card.policy_id] = _build_run_curve(LearningCurve(card, rows))
+        curve = curves_by_policy[card.policy_id]
+        if curve is not None:
+            curves |= dict.fromkeys(missing_run_ids, curve)
+    return curves
+
+
+def _build_run_curve(curve: LearningCurve) -> RunCurve | None:
+    """Build the curve of a run from that of its policy, with as many points as a picture shows; None: no success."""
+    measure = next((name for name in MEASURES if name in curve.rows.columns), None)
+    if measure is None or curve.rows.is_empty():
+        return None
+    if measure == "win_rate":
+        curve = curve._replace(rows=style.sum_curve_into_equal_rows(curve.rows))
+    rows = learning_frame([curve]).filter(pl.col("series") == measure).select("step", "value", "low", "high")
+    block_games = int(curve.rows["games"][0]) if measure == "win_rate" else 0
+    return RunCurve(curve.card.policy_id, measure, block_games, rows)
 
 
 def learning_frame(curves: list[LearningCurve]) -> pl.DataFrame:

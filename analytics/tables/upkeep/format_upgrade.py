@@ -20,6 +20,7 @@ from analytics.store.files.backend import Backend, explain_errors
 from analytics.store.files.local_files import find_backend
 from analytics.store.marker import MARKER_NAME, Marker
 from analytics.store.records import encode_record
+from analytics.store.run_notes import NOTE_FILE
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.tables.upkeep import evaluations_step
 from analytics.tables.upkeep.raw_records import RecordValues, read_record_and_check_checksum, write_record_with_checksum
@@ -114,8 +115,12 @@ def _apply_step_without_removal(step: UpgradeStep, backend: Backend, root: PureP
 
 
 def _read_records_with_format(backend: Backend, root: PurePath) -> Iterator[tuple[PurePath, RecordValues]]:
-    """Yield the path and the values of each record that contains the number of its format."""
+    """Yield the path and the values of each record that contains the number of its format.
+
+    Names and notes of runs have no format: they stay as they are.
+    """
     for folder in FOLDERS:
         for path in sorted(backend.list_files_below(root / folder)):
-            if path.suffix == ".json" and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):
+            is_record = path.suffix == ".json" and not NOTE_FILE.fullmatch(path.name)
+            if is_record and (folder != policy_cards.FOLDER or path.name == policy_cards.CARD):
                 yield path, read_record_and_check_checksum(backend, path, VERSION_KEY)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import polars as pl
@@ -30,19 +31,21 @@ from analytics.questions.run_comparison import (
 from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.result import Result
+from analytics.report.sections.learning import RunCurve, load_curves_of_training_runs
 from analytics.report.style import Figure
 from analytics.report.vega import quantitative
 from analytics.store.archive import find_run_id
-from analytics.store.texts import format_count_with_noun
-from quarto.errors import RequestError
+from analytics.store.texts import format_count_with_noun, to_line
+from quarto.errors import ArenaError, RequestError
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage
-from runners.web.runs.curves import MAX_SERIES, build_overlay_figure
+from runners.web.runs.curves import MAX_SERIES, build_learning_figures, build_overlay_figure
 
 MAX_ROWS = 12  # pairings that a comparison shows at once; all others are folded
 MAX_SETTINGS = 16  # settings that a comparison shows at once
 MAX_FIGURES = 4
 MAX_COUNTED_GAMES = 3_000_000  # games of which curves are counted while a page waits
+MAX_NAME_CHARACTERS = 24  # of a run's name in a heading, and beside a curve
 STEPS = 25  # points of a curve over the games of a run
 FILE_PREFIX = "file "
 
@@ -59,10 +62,11 @@ def build_comparison_page(opened: OpenArchive, requested_ids: Sequence[str]) -> 
     names = name_runs(opened, comparison.runs)
     shared = select_shared_rows(comparison.results)
     settings, code = _split_settings(comparison.settings.filter(pl.col("setting") != "games"))
-    table = _build_shared_table(shared, comparison.runs, names)
+    table = _build_shared_table(shared, comparison, names)
     first_rows = table if len(table.text_rows) <= MAX_ROWS else _build_most_different_table(shared, comparison, names)
     folded = None if first_rows is table else table
-    figures = [*build_curves(opened, comparison, shared, names)]
+    curves, left_out = load_learning_curves(opened, comparison.runs)
+    figures = [*build_learning_figures(curves, names), *build_curves(opened, comparison, shared, names, curves)]
     results = Result(table=first_rows, numbers=folded) if table.text_rows else None
     parts: list[Table | Result | Figure | str] = [
         *comparison.agent_match_notes,
@@ -72,21 +76,36 @@ def build_comparison_page(opened: OpenArchive, requested_ids: Sequence[str]) -> 
         *_build_folded_tables(settings, code, comparison, names),
     ]
     lead = f"Each is compared with the first one, `{comparison.runs[0]}`."
-    links = {f"Run {names[run_id]}": urls.run_url(run_id) for run_id in comparison.runs}
-    return ArchivePage("Runs compared", lead, links, parts)
+    links = {
+        f"Run {opened.archive.find_note(run_id).name or names[run_id]}": urls.run_url(run_id)
+        for run_id in comparison.runs
+    }
+    return ArchivePage("Runs compared", lead, links, parts, left_out=left_out)
+
+
+def load_learning_curves(opened: OpenArchive, run_ids: Iterable[str]) -> tuple[dict[str, RunCurve], list[str]]:
+    """Load the learning curves of those runs that were played by trainings, by run id.
+
+    If a file is damaged, there are no curves; the second value has the message.
+    """
+    try:
+        return load_curves_of_training_runs(opened, [opened.archive.load_run(run_id) for run_id in run_ids]), []
+    except ArenaError as error:
+        return {}, [error.for_command_line]
 
 
 def name_runs(opened: OpenArchive, run_ids: Iterable[str]) -> dict[str, str]:
     """Return a short name for each run: the name that somebody gave it, or the first digits of its id.
 
-    If two runs have the same name, the digits follow it.
+    The names stand in headings and beside curves, so a long one is cut. If two runs have the same name then, the digits
+    follow it.
     """
-    given = {find_run_id(opened.archive, run_id): opened.archive.find_note(run_id).name for run_id in run_ids}
-    names = [*given.values()]
-    return {
-        run_id: run_id[:6] if not name else f"{name} ({run_id[:6]})" if names.count(name) > 1 else name
-        for run_id, name in given.items()
+    ids = [find_run_id(opened.archive, run_id) for run_id in run_ids]
+    names = {
+        run_id: to_line(opened.archive.find_note(run_id).name, MAX_NAME_CHARACTERS) or run_id[:6] for run_id in ids
     }
+    counts = Counter(names.values())
+    return {run_id: name if counts[name] == 1 else f"{name} ({run_id[:6]})" for run_id, name in names.items()}
 
 
 def select_shared_rows(results: pl.DataFrame) -> pl.DataFrame:
@@ -126,7 +145,7 @@ def _build_settings_table(settings: pl.DataFrame, comparison: RunComparison, nam
     return Table(f"What differs{more}", columns)
 
 
-def _build_shared_table(shared: pl.DataFrame, run_ids: Sequence[str], names: dict[str, str]) -> Table:
+def _build_shared_table(shared: pl.DataFrame, comparison: RunComparison, names: dict[str, str]) -> Table:
     """Build the table of the shared pairings, with a row for each and columns for each run.
 
     ``shared`` has the columns of ``RunComparison.results``.
@@ -137,9 +156,13 @@ def _build_shared_table(shared: pl.DataFrame, run_ids: Sequence[str], names: dic
         text_column("first", [first for first, _ in pairings]),
         text_column("second", [two for _, two in pairings]),
     ]
-    for number, run_id in enumerate(run_ids):
+    for number, run_id in enumerate(comparison.runs):
+        labels = comparison.own_labels[run_id]
         rows = [by_key.get((*pairing, run_id)) for pairing in pairings]
-        links = [urls.games_url(run=run_id, agent=first, opponent=second) for first, second in pairings]
+        links = [
+            urls.games_url(run=run_id, agent=labels[first], opponent=labels[second]) if row else ""
+            for (first, second), row in zip(pairings, rows, strict=True)
+        ]
         scores = [MISSING if row is None else format_percent(row["score"]) for row in rows]
         columns.append(link_column(f"{names[run_id]}, %", scores, links, right_aligned=True))
         if number:
@@ -171,7 +194,7 @@ def _build_most_different_table(shared: pl.DataFrame, comparison: RunComparison,
         MAX_ROWS
     )
     rows = chosen.select("first", "second").join(shared, ["first", "second"], maintain_order="left_right")
-    table = _build_shared_table(rows, comparison.runs, names)
+    table = _build_shared_table(rows, comparison, names)
     title = f"Pairings in common: the {MAX_ROWS} of {order.height:,} that differ most clearly"
     return Table(title, table.columns, legend=table.legend)
 
@@ -206,13 +229,22 @@ def _build_texts_table(title: str, rows: pl.DataFrame, run_ids: Sequence[str], n
 
 
 def build_curves(
-    opened: OpenArchive, comparison: RunComparison, shared: pl.DataFrame, names: dict[str, str]
+    opened: OpenArchive,
+    comparison: RunComparison,
+    shared: pl.DataFrame,
+    names: dict[str, str],
+    learning_curves: Mapping[str, RunCurve],
 ) -> Iterable[Figure]:
-    """Yield the pictures in which the curves of the runs lie over each other, the most telling ones first."""
+    """Yield the pictures in which the curves of the games lie over each other, the most telling ones first.
+
+    If the runs of the shared pairing all have learning curves by games, there are no curves of scores along these runs,
+    because they would show the same.
+    """
     games = int(comparison.speeds["games"].sum())
     pairings = shared.select("first", "second").unique(maintain_order=True).rows()
     lone = all(len(opened.archive.load_run(run_id).pairings) == 1 for run_id in comparison.runs)
-    if len(pairings) == 1 and lone and games <= MAX_COUNTED_GAMES:
+    learned = all(run_id in learning_curves and learning_curves[run_id].block_games for run_id in shared["run"])
+    if len(pairings) == 1 and lone and not learned and games <= MAX_COUNTED_GAMES:
         yield _build_progress_figure(opened, shared, names)
     yield from islice(_build_regret_figures(comparison, names), MAX_FIGURES)
     if games <= MAX_COUNTED_GAMES:
@@ -223,14 +255,16 @@ def _build_progress_figure(opened: OpenArchive, shared: pl.DataFrame, names: dic
     """Build the picture of the score of the first agent along the games of the only pairing that the runs share."""
     frames = []
     for first, second, run_id in shared.select("first", "second", "run").iter_rows():
+        record = opened.archive.load_run(run_id)
         frame = opened.sql(
-            "SELECT avg(score) AS score, 2 * max(place) AS games FROM (SELECT *, row_number() OVER (ORDER BY pair_id) "
-            "AS place, count(*) OVER () AS total FROM (SELECT pair_id, first, second, "
-            "(coalesce(score_0, score_1) + coalesce(score_1, score_0)) / 2 AS score FROM pairs WHERE run_id = $run)) "
+            "SELECT avg(score) AS score, $games_a_pair * max(place) AS games FROM "
+            "(SELECT *, row_number() OVER (ORDER BY pair_id) AS place, count(*) OVER () AS total FROM "
+            "(SELECT pair_id, first, second, (coalesce(score_0, score_1) + coalesce(score_1, score_0)) / 2 AS score "
+            "FROM pairs WHERE run_id = $run)) "
             "GROUP BY floor((place - 1) * $steps / total) ORDER BY games",
-            {"steps": STEPS, "run": run_id},
+            {"steps": STEPS, "run": run_id, "games_a_pair": record.unit_line.games_a_pair},
         )
-        labels = opened.archive.load_run(run_id).pairings[0]
+        labels = record.pairings[0]
         is_swapped = labels != (first, second) and labels[0] == second
         score = 1 - pl.col("score") if is_swapped else pl.col("score")
         frames.append(frame.select(pl.lit(names[run_id]).alias("series"), "games", score))

@@ -19,6 +19,7 @@ from analytics.exchange import data_package
 from analytics.exchange.export import ExportRequest, write_export
 from analytics.questions.sql.views import VIEWS, read_column_descriptions
 from analytics.store.archive import ArchiveStore
+from analytics.store.run_notes import update_note
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS
 from tests.analytics.folders import snapshot
@@ -99,8 +100,10 @@ def test_texts_of_strangers_stay_texts(tmp_path: Path) -> None:
     run = record(build_spec(pairings=((LABEL, "b"),)), command=HOSTILE)
     archive.write_run_and_unit_count(run)
     store(archive, run.run_id, [random_block(1, 0, 0, 4)], run.pairings)
+    update_note(archive, run.run_id, LABEL, HOSTILE)
     folder = exported(tmp_path / "archive", tmp_path / "set")
     assert_described(folder)
+    assert pl.read_parquet(folder / "runs.parquet").select("name", "note").row(0) == (LABEL, HOSTILE)
     assert header(folder)["license"] == "unknown"
     card = (folder / "README.md").read_text(encoding="utf-8")
     (line,) = [line for line in card.splitlines() if line.startswith('{"run_id"')]

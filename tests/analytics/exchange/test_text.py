@@ -30,6 +30,8 @@ from analytics.questions.pairings import load_results, pairings_frame
 from analytics.questions.ratings import compute_ratings
 from analytics.store.archive import ArchiveStore
 from analytics.store.game_tables import select_games
+from analytics.store.records import add_checksum
+from analytics.store.run_notes import list_ids_of_runs_with_notes, load_note, update_note
 from analytics.tables.upkeep.compaction import compact_run
 from analytics.tables.verification.archive import verify_archive
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL
@@ -225,6 +227,42 @@ def test_a_whole_run_gets_what_it_lacks(tmp_path: Path) -> None:
     assert verify_archive(ArchiveStore.open(root)).problems == []
 
 
+def test_name_and_note_of_a_whole_run_come_back_unless_the_archive_has_later_ones(tmp_path: Path) -> None:
+    root, copy, run_id = run_of(tmp_path / "archive", 5), tmp_path / "copy", RUNS[0].run_id
+    plain = text_from(root, tmp_path / "text")
+    update_note(ArchiveStore.open(root), run_id, '"spec": {"é"}, <b>', "two\n{lines} # of [tags=1]")
+    text = text_from(root, tmp_path / "text")
+    assert len(text.splitlines()) == len(plain.splitlines()) + 1
+    assert [imported.note_added for imported in import_text(copy, text)] == [True]
+    assert load_note(ArchiveStore.open(copy), run_id) == load_note(ArchiveStore.open(root), run_id)
+    assert text_from(copy, tmp_path / "text") == text
+    assert [imported.note_added for imported in import_text(copy, text)] == [False]
+    update_note(ArchiveStore.open(copy), run_id, "mine")
+    assert load_note(ArchiveStore.open(copy), run_id).time >= load_note(ArchiveStore.open(root), run_id).time
+    import_text(copy, text)
+    assert load_note(ArchiveStore.open(copy), run_id).name == "mine"
+    lines = text.splitlines(keepends=True)
+    import_text(tmp_path / "reversed", b"".join(reversed(lines)))
+    assert load_note(ArchiveStore.open(tmp_path / "reversed"), run_id).name.startswith('"spec"')
+    import_text(tmp_path / "part", b"".join(lines[:-1]))  # single games: their run is another one
+    assert list_ids_of_runs_with_notes(ArchiveStore.open(tmp_path / "part")) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "x" * 81), ("note", "x" * 2001), ("name", "red\x1b[31m"), ("name", "a\nb"), ("note", "\u202eleft")],
+)
+def test_unfit_name_in_a_text_is_a_bad_line(tmp_path: Path, field: str, value: str) -> None:
+    fields = {"run_id": RUNS[0].run_id, "name": "n", "note": "", "written": "2026-11-28T00:00:00+00:00", field: value}
+    line = json.dumps(add_checksum(fields)).encode()
+    parsed = read(line + b"\n" + text_from(run_of(tmp_path / "archive", 2), tmp_path / "text"))
+    (bad,) = parsed.bad_lines
+    assert bad.reason.startswith("this name and note of a run cannot be read: ")
+    assert "\x1b" not in bad.reason
+    assert len(bad.reason) < 300
+    assert parsed.notes == []
+
+
 def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
     root = run_of(tmp_path / "archive", 5)
     before = answers(root)
@@ -385,7 +423,7 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     assert text_from(root, tmp_path / "text") == text
     Path(archive.folder("games", done.run_id) / before[0].name).unlink()
     (longer,) = import_text(root, grown)  # the games of other players have new numbers, whatever is lost
-    assert longer == (done.run_id, second, 24, 3)
+    assert longer == ImportedRun(done.run_id, second, 24, 3)
     (again,) = import_text(root, text)
     assert (again.games, again.added) == (42, 4)
     assert archive.list_effective_ranges(done.run_id).covered_ranges == [(0, 45)]

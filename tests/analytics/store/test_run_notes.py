@@ -113,6 +113,22 @@ def test_merge_brings_notes_and_keeps_the_later_one(
     assert load_note(sample, one).name == "new"
 
 
+def test_note_from_the_future_replaces_no_other_one(
+    sample: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger might write such a time, so that their name would replace yours whenever you merge."""
+    run_id = first_run(sample)
+    target = ArchiveStore.open(tmp_path / "target", create=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(run_notes, "format_current_time", lambda: "9999-01-01T00:00:00+00:00")
+        update_note(sample, run_id, "from the future")
+    assert merge_archives([sample], target, MergeOptions()).notes == 1
+    update_note(target, run_id, "mine")
+    assert merge_archives([sample], target, MergeOptions()).notes == 0
+    assert load_note(target, run_id).name == "mine"
+    assert merge_archives([target], sample, MergeOptions()).notes == 1
+
+
 def test_note_without_a_run_is_named_by_verify(sample: ArchiveStore) -> None:
     run_id = first_run(sample)
     update_note(sample, run_id, "a name")

@@ -57,6 +57,20 @@ def test_rows_and_tables_are_those_of_a_folder(
 
 
 @pytest.mark.extras
+@EACH_STORE
+def test_names_of_runs_go_to_a_bucket_and_back(store: str, qarena: Qarena, request: pytest.FixtureRequest) -> None:
+    root = f"{request.getfixturevalue(store)}/a"
+    assert qarena(*GAMES, f"--archive={root}", "--name", "first try", "--note", "two\nlines").code == 0
+    (run_id,) = qarena("sql", "SELECT run_id FROM runs", "--format", "csv", "--archive", root).out.split()[1:]
+    assert qarena("archive", "name", run_id[:4], "--name", "second try", "--archive", root).code == 0
+    assert qarena("archive", "verify", "--archive", root).code == 0
+    for source, target in ((root, "folder"), ("folder", f"{root}/copy")):
+        assert "1 name or note of a run" in qarena("archive", "merge", source, target).out
+    named = qarena("archive", "name", run_id, "--archive", f"{root}/copy")
+    assert named.out == f"Run {run_id}: second try\n  two\n  lines\n"
+
+
+@pytest.mark.extras
 def test_processes_write_into_a_bucket_what_threads_write_into_a_folder(qarena: Qarena, bucket: ObjectUrl) -> None:
     answers = []
     for place, executor in ((f"{bucket}/a", "processes"), ("folder", "threads")):

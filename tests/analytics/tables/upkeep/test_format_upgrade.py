@@ -13,6 +13,7 @@ from analytics.store.archive import ArchiveStore
 from analytics.store.files.backend import Backend
 from analytics.store.marker import ARCHIVE_FORMAT, MARKER_NAME
 from analytics.store.records import CHECKSUM, add_checksum
+from analytics.store.run_notes import note_path, update_note
 from analytics.tables.upkeep.format_upgrade import UpgradeStep, upgrade_archive
 from analytics.tables.verification.archive import verify_archive
 from quarto.errors import FailureError, RequestError
@@ -99,6 +100,19 @@ def test_a_record_of_a_newer_format_is_named(full_archive: ArchiveStore) -> None
     forge(path, lambda values: values.update(schema_version=4))
     with pytest.raises(RequestError, match=f"{RUN_ID}.json has format 4, and .*: use the newer program that wrote it"):
         upgrade_archive(full_archive.root, [STEP])
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_name_and_note_of_a_run_stay_as_they_are(full_archive: ArchiveStore, is_old: bool) -> None:
+    update_note(full_archive, RUN_ID, "first try", "thoughts")
+    root, path = Path(full_archive.root), Path(note_path(full_archive, RUN_ID))
+    note = path.read_bytes()
+    if is_old:
+        path.unlink()
+        age(root)
+        path.write_bytes(note)
+    assert upgrade_archive(root, [STEP]) == ([STEP] if is_old else [])
+    assert path.read_bytes() == note
 
 
 def test_there_is_nothing_to_do_at_the_present_format(full_archive: ArchiveStore) -> None:
