@@ -34,6 +34,7 @@ SINGLE_PAGE_VIEW = {
     "kept_values": (),
     "chosen_columns": (),
     "refused_name_form": None,
+    "opens_folded": False,
     "error": "",
     "summary": "",
     "compare": False,
@@ -180,13 +181,14 @@ class ArchiveReader:
         If a table is long, the form above the tables has a field to search the rows.
         """
         view = self.table_view
+        opened = {"opens_folded": bool(view.find or view.order)}  # its rows are what the reader asked for
         tables = [table for part in page.parts for table in list_tables(part)]
         if not view.find and all(len(table.text_rows) < MIN_SEARCHED_ROWS for table in tables):
-            return {"page": replace(page, parts=replace_tables(page.parts, view.arrange))}
+            return {"page": replace(page, parts=replace_tables(page.parts, view.arrange)), **opened}
         parts = replace_tables(page.parts, view.arrange)
         if not any(table.text_rows for part in parts for table in list_tables(part)):
             parts = [*parts, f"No row has `{view.find}`."]
-        return {"page": replace(page, parts=parts), **self.build_search_field(filters)}
+        return {"page": replace(page, parts=parts), **opened, **self.build_search_field(filters)}
 
     def build_search_field(self, filters: Sequence[FormField]) -> dict[str, Any]:
         """Return the template values of a form with these fields and one to search the rows of the tables.
