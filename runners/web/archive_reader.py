@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -161,11 +161,15 @@ class ArchiveReader:
         self.snapshot.failed |= bool(left_out)  # the files may be repaired at any time
         common_values = {
             "tabs": self._list_tabs_with_addresses(),
-            "damaged": [*dict.fromkeys((*self.snapshot.damaged, *self.left_out, *left_out))],
+            "damaged": self.list_damage(left_out),
             "filter_names": self.rules_and_agent_names,
             **SINGLE_PAGE_VIEW,
         }
         return render_page(self.request, template, status, **(common_values | values))
+
+    def list_damage(self, left_out: Iterable[str] = ()) -> list[str]:
+        """List a line for each damaged file because of which a page leaves something out, ``left_out`` among them."""
+        return [*dict.fromkeys((*self.snapshot.damaged, *self.left_out, *left_out))]
 
     def _list_tabs_with_addresses(self) -> list[tuple[str, str, str]]:
         """List the name, the path and the address of each tab; the address keeps the filters of this page."""

@@ -294,6 +294,19 @@ def test_each_page_says_in_the_same_words_what_it_leaves_out(guest: Visitor) -> 
     assert guest.ready("/browse/results/crosstable").status == 200  # its tallies are sound: it leaves nothing out
 
 
+def test_the_first_page_says_what_it_leaves_out(guest: Visitor) -> None:
+    guest.ready("/browse")
+    assert "Left out" not in guest.ready("/").text
+    record_file = Path(open_store(guest).run_record_path(MATCH))
+    record_file.unlink()  # an overwritten file would not be noticed before something else changes
+    record_file.write_text("{")
+    find_site_snapshots(guest).expect_change()
+    page = guest.ready("/")
+    assert page.line == guest.ready("/browse").line
+    assert record_file.name in page.line
+    assert f"/browse/runs/{MATCH}" not in page.text
+
+
 # Progress.
 
 
