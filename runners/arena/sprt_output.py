@@ -97,19 +97,31 @@ def format_verdict(outcome: SprtOutcome) -> list[str]:
     Accepting a hypothesis does not prove it.
     """
     trial, spec = outcome.trial, outcome.experiment.request.spec
-    ((first, second),) = spec.pairing_labels
-    zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
+    (agents,) = spec.pairing_labels
     games = f"after {format_count_with_noun(2 * trial.pairs, 'game')}"
-    above = f"Decided {games}: {first} is above {second} by"
-    sentences = {
-        "elo1": f"{above} more than {zero:g} nElo; {one:g} nElo explain the games better.",
-        "elo0": f"{above} less than {one:g} nElo; {zero:g} nElo explain the games better.",
-        None: f"Undecided {games}, as many as were allowed: games=… allows more.",
-    }
-    lines = [sentences[trial.accepted] if trial.ended else f"Undecided so far, {games}."]
+    if decision := describe_decision(trial, agents):
+        lines = [f"Decided {games}: {decision}."]
+    elif trial.ended:
+        lines = [f"Undecided {games}, as many as were allowed: games=… allows more."]
+    else:
+        lines = [f"Undecided so far, {games}."]
     if trial.pairs == max(trial.counts) and not spec.opening_plies:
         lines.append("All pairs had the same outcome, as between two deterministic agents: try opening_plies=2.")
     return lines
+
+
+def describe_decision(trial: SequentialTest, agents: tuple[str, str]) -> str:
+    """Describe what a test of two agents decided, without a full stop; return "" if it has decided nothing.
+
+    Accepting a hypothesis rejects the other one, but proves neither.
+    """
+    zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
+    above = f"{agents[0]} is above {agents[1]} by"
+    decisions = {
+        "elo1": f"{above} more than {zero:g} nElo; {one:g} nElo explain the games better",
+        "elo0": f"{above} less than {one:g} nElo; {zero:g} nElo explain the games better",
+    }
+    return decisions.get(trial.accepted or "", "")
 
 
 def _format_games_seconds_and_run(outcome: SprtOutcome) -> str:

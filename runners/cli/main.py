@@ -354,6 +354,8 @@ def _describe_usage_remedy(error: Any, context: typer.Context, message: str) -> 
         return f": one run alone is {path} --run RUN"
     if unknown == "--run" and {"run", "runs"} & options:
         return f": the run itself is what this command takes, {path} RUN"
+    if unknown in ("--name", "--note") and path.endswith(" train"):
+        return ": 'qarena serve' names the run of a training on its page"
     if unknown and "arguments" in options and not error.possibilities:
         return f": settings have no dashes, {unknown.lstrip('-')}=VALUE"
     return f" (see '{path} --help')"

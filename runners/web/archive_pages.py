@@ -76,6 +76,7 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
         opening = isinstance(error, NothingToReadError) and error.is_opening
         return {"archive_shown": False, "opening": opening, "running": None}
     overview = {"latest": table, "rules": rules, "running": running, "standings": standings}
+    overview |= {"damaged": reader.list_damage()}
     return {
         "archive_shown": True,
         "opening": False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -34,6 +34,7 @@ SINGLE_PAGE_VIEW = {
     "kept_values": (),
     "chosen_columns": (),
     "refused_name_form": None,
+    "opens_folded": False,
     "error": "",
     "summary": "",
     "compare": False,
@@ -160,11 +161,15 @@ class ArchiveReader:
         self.snapshot.failed |= bool(left_out)  # the files may be repaired at any time
         common_values = {
             "tabs": self._list_tabs_with_addresses(),
-            "damaged": [*dict.fromkeys((*self.snapshot.damaged, *self.left_out, *left_out))],
+            "damaged": self.list_damage(left_out),
             "filter_names": self.rules_and_agent_names,
             **SINGLE_PAGE_VIEW,
         }
         return render_page(self.request, template, status, **(common_values | values))
+
+    def list_damage(self, left_out: Iterable[str] = ()) -> list[str]:
+        """List a line for each damaged file because of which a page leaves something out, ``left_out`` among them."""
+        return [*dict.fromkeys((*self.snapshot.damaged, *self.left_out, *left_out))]
 
     def _list_tabs_with_addresses(self) -> list[tuple[str, str, str]]:
         """List the name, the path and the address of each tab; the address keeps the filters of this page."""
@@ -180,13 +185,14 @@ class ArchiveReader:
         If a table is long, the form above the tables has a field to search the rows.
         """
         view = self.table_view
+        opened = {"opens_folded": bool(view.find or view.order)}  # its rows are what the reader asked for
         tables = [table for part in page.parts for table in list_tables(part)]
         if not view.find and all(len(table.text_rows) < MIN_SEARCHED_ROWS for table in tables):
-            return {"page": replace(page, parts=replace_tables(page.parts, view.arrange))}
+            return {"page": replace(page, parts=replace_tables(page.parts, view.arrange)), **opened}
         parts = replace_tables(page.parts, view.arrange)
         if not any(table.text_rows for part in parts for table in list_tables(part)):
             parts = [*parts, f"No row has `{view.find}`."]
-        return {"page": replace(page, parts=parts), **self.build_search_field(filters)}
+        return {"page": replace(page, parts=parts), **opened, **self.build_search_field(filters)}
 
     def build_search_field(self, filters: Sequence[FormField]) -> dict[str, Any]:
         """Return the template values of a form with these fields and one to search the rows of the tables.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.archive import agents, urls
 from runners.web.archive.archive_page import FormField
 from runners.web.archive.sections import link_agents, select_reported_games
+from runners.web.archive.table_views import TableView, list_tables, replace_tables
 from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_zero_or_one_run_id
 from runners.web.page_rendering import find_error_status
 from runners.web.site import Site, find_site
@@ -38,6 +40,7 @@ SECONDS = 0.1  # of a request, after which no further answer is begun
 RELOAD_SECONDS = 0.6  # until the page asks for the missing answers
 YES_NO = ("yes", "no")
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
+NO_ANSWER = Result()
 
 
 class Question(NamedTuple):
@@ -57,6 +60,7 @@ class QuestionView(NamedTuple):
     title: str
     section: Result | None
     links: Mapping[str, str]
+    is_sorted: bool = False  # the address asks for another order of one of its tables
 
 
 def _answer_in_time(reader: ArchiveReader, questions: Sequence[Question]) -> list[QuestionView]:
@@ -84,7 +88,25 @@ def _render_questions(
 ) -> Response:
     has_pending = any(view.section is None for view in views)
     common_values = {"lead": "", "links": NO_LINKS, "refresh": RELOAD_SECONDS if has_pending else None}
-    return reader.render_page(TEMPLATE, status, views=views, **(common_values | values))
+    arranged = _arrange_tables(reader.table_view, views)
+    return reader.render_page(TEMPLATE, status, views=arranged, **(common_values | values))
+
+
+def _arrange_tables(table_view: TableView, views: Sequence[QuestionView]) -> list[QuestionView]:
+    """Return the views with tables whose headings sort them, in the order that the address asks for.
+
+    The tables of a page are numbered. The numbers do not change while answers are missing, because the first answers
+    come first.
+    """
+    sections = [view.section or NO_ANSWER for view in views]
+    counts = [len(list_tables(section)) for section in sections]
+    ends = [*accumulate(counts)]
+    arranged = replace_tables(sections, table_view.arrange)
+    number = table_view.order.table if table_view.order else -1
+    return [
+        view._replace(section=view.section and section, is_sorted=end - count <= number < end)
+        for view, section, count, end in zip(views, arranged, counts, ends, strict=True)
+    ]
 
 
 # Insights.

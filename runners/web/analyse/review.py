@@ -14,6 +14,7 @@ from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
 from quarto.rules import CELLS, NONE
 from quarto.solver.solution import Solution, SolvedTurn, turn_sort_key
 from runners.web.analyse import view
+from runners.web.analyse.exercise_urls import build_url_of_exercise_at
 from runners.web.analyse.line import AnalysisLine
 from runners.web.analyse.searches import AnalysisValues, SearchService, SolvedPosition
 from runners.web.tiles import MISTAKE_MARKS, LineStep
@@ -28,6 +29,7 @@ class ReviewedMistake(NamedTuple):
     before: str  # name of the value before the decision, for the seat that decided
     after: str
     href: str  # page of the position before the decision
+    exercise: str  # page on which one looks for the better turn, or "" if there is none
 
 
 class SideReview(NamedTuple):
@@ -155,13 +157,15 @@ def _build_mistake(line: AnalysisLine, values: AnalysisValues, at: int) -> Revie
     change = values.find_values_around(at, game.seat)
     if change is None:
         raise ValueError(f"decision {at} is not judged")
+    before = line.with_position(at)
     return ReviewedMistake(
         len(game.plies),
         _describe_action(game, line.words[at]),
         MISTAKE_MARKS[change.regret],
         VALUE_NAMES[change.before],
         VALUE_NAMES[change.after],
-        line.with_position(at).url,
+        before.url,
+        build_url_of_exercise_at(before),
     )
 
 

@@ -116,6 +116,8 @@ class SearchService:
                     if job.stopped:  # then the last solution of the search is meaningless
                         return
                     job.latest = SolvedPosition(solution, *safe_gifts)
+                if not game.position.occupied and has_equal_decisions(solution):
+                    return  # a line of sixteen plies in which nobody has to find anything takes long and says nothing
                 best_line = tuple(_play_best_line(solver, game, solution))
                 if not job.stopped:
                     job.latest = job.latest._replace(best_line=best_line)
@@ -211,6 +213,11 @@ def solve_in_stages(solver: Solver, position: PackedPosition) -> Iterator[Soluti
     yield Solution(solver.value(position), None, ())
     yield solver.solve(position, distance=False)
     yield solver.solve(position)
+
+
+def has_equal_decisions(solution: Solution | None) -> bool:
+    """Return whether every turn in a position leads to a draw, so that none of them is better than another."""
+    return solution is not None and len(solution.turns) > 1 and all(turn.value == 0 for turn in solution.turns)
 
 
 def _play_best_line(solver: Solver, game: Game, solution: Solution) -> Iterator[Game]:

@@ -19,7 +19,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solution import Solution, group_turns_by_cell_best_first, turn_sort_key
 from runners.web.analyse.line import AnalysisLine, format_decisions
-from runners.web.analyse.searches import AnalysisValues, SolvedPosition
+from runners.web.analyse.searches import AnalysisValues, SolvedPosition, has_equal_decisions
 from runners.web.tiles import (
     MISTAKE_MARKS,
     Badge,
@@ -81,11 +81,6 @@ def build_exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge
     if has_equal_decisions(solution):  # then 16 badges that say "draw" say less than the sentence beside the board
         return {name: badge._replace(text="", tint=None) for name, badge in badges.items()}
     return badges
-
-
-def has_equal_decisions(solution: Solution | None) -> bool:
-    """Return whether every turn in a position leads to a draw, so that none of them is better than another."""
-    return solution is not None and len(solution.turns) > 1 and all(turn.value == 0 for turn in solution.turns)
 
 
 def build_share_and_score_badges(results: Sequence[ChoiceResult]) -> dict[str, Badge]:
@@ -175,11 +170,10 @@ class BestStep(NamedTuple):
 def build_best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
     """Return the decisions of best play by both sides from the current position.
 
-    The list is empty while best play is not known yet, and on an empty board if every turn leads to a draw.
+    The list is empty while best play is not known yet, and on an empty board if every turn leads to a draw: then no
+    best line is searched for.
     """
     steps: list[BestStep] = []
-    if solved is not None and not line.game.position.occupied and has_equal_decisions(solved.solution):
-        return steps
     for game in solved.best_line if solved else ():
         before = line.game
         gave = len(game.plies) == len(before.plies)

@@ -72,6 +72,7 @@ def _render_setup_page(request: Request, fields: Mapping[str, str], error: str =
         all_rules=choices.all_rules,
         playable=playable,
         rules=rules,
+        shown_rules=choices.load_rules(rules) if rules in choices.all_rules else None,
         seat=fields.get("seat") or "1",
         name=fields.get("name") or site.options.name,
         seed=fields.get("seed") or "1",

@@ -16,10 +16,12 @@ from analytics.store import sprt_verdicts
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import FailureError, RequestError
+from runners.arena.sprt_output import describe_decision
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage, NameForm
 from runners.web.archive.runs import RunRow, build_run_row, build_run_tables, find_run_record
 from runners.web.archive.sections import build_crosstable_if_tournament
+from runners.web.archive.table_views import MIN_SEARCHED_ROWS
 from runners.web.runs.curves import build_sprt_figure
 
 MAX_POINTS = 300  # looks of a test in its picture
@@ -38,7 +40,7 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     except FailureError as error:
         left_out.append(error.for_command_line)
     else:
-        results, properties = [*results, tables[0]], tables[1:]
+        results, properties = [*results, fold_if_long(tables[0]) if results else tables[0]], tables[1:]
     tests: list[Table | Figure | str] = []
     try:
         tests = build_test_parts(opened, row.record)
@@ -47,6 +49,11 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     parts = [*tests, *results, *properties]
     form = NameForm(urls.run_name_url(run_id), row.name, row.note)
     return ArchivePage(title, describe_progress(row), parts=parts, left_out=left_out, name_form=form)
+
+
+def fold_if_long(table: Table) -> Table | Result:
+    """Return a table of pairings as one that a page folds if it is long: the crosstable above it has its scores."""
+    return Result(title=table.title, numbers=table) if len(table.text_rows) >= MIN_SEARCHED_ROWS else table
 
 
 def describe_progress(row: RunRow) -> str:
@@ -134,21 +141,17 @@ def _build_parts_of_test(
 
 def describe_test(record: RunRecord, test: SequentialTest) -> dict[str, str]:
     """Describe the outcome of a test so far by its verdict, its log-likelihood ratio with bounds, and its counts."""
-    first, second = record.pairings[0]
     hypotheses = test.hypotheses
     ratio, lower, upper = (format_decimals(value, 2) for value in (test.ratio, *hypotheses.bounds))
-    texts = {
-        "elo1": f"elo1 is accepted: {first} is stronger than {second}, by at least {hypotheses.elo1:g} normalised Elo",
-        "elo0": f"elo0 is accepted: {first} is at most {hypotheses.elo0:g} normalised Elo stronger than {second}",
-        None: "undecided after the most pairs that were allowed" if test.ended else "undecided so far",
-    }
+    undecided = "undecided after the most pairs that were allowed" if test.ended else "undecided so far"
+    decision = describe_decision(test, record.pairings[0])
     strength = estimate_strength(test.counts).normalised_elo
     interval = format_interval(strength.low, strength.high, format_elo)
     return {
-        "verdict": texts[test.accepted],
+        "verdict": f"{test.accepted} is accepted: {decision}" if decision else undecided,
         "log-likelihood ratio": f"{ratio}; the test ends at {lower} or {upper}",
         "pairs": f"{test.pairs:,} of at most {test.most:,}",
         "LL, LD, DD or WL, WD, WW": ", ".join(f"{count:,}" for count in test.counts),
-        "strength": f"{format_elo(strength.mean)} normalised Elo, 95 % interval {interval}",
+        "strength": f"{format_elo(strength.mean)} nElo (normalised Elo), 95 % interval {interval}",
         "errors": f"alpha {hypotheses.alpha:g}, beta {hypotheses.beta:g}",
     }

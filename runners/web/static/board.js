@@ -134,7 +134,8 @@ function replace(page, keep) {
   if (!keep) {
     const wanted = main().querySelector("[data-focus]");
     const same = active === old ? null : main().contains(active) ? active : document.getElementById(id); // a reader who waited for the page had the focus on its <main>
-    if (inside || wanted) (wanted || same || main()).focus({ preventScroll: true });
+    const selected = same && same.matches("select") ? same : null; // its next option may be meant
+    if (inside || wanted) (selected || wanted || same || main()).focus({ preventScroll: true });
     reveal(main().querySelector("[role=alert], [data-shown]") || (wanted && wanted.closest("[data-grid]")));
   } else if (inside && !main().contains(document.activeElement)) main().focus({ preventScroll: true });
   const text = announcement(main());
@@ -414,7 +415,7 @@ document.addEventListener("change", (event) => {
   const chosen = event.target.closest("select[data-auto]");
   if (!chosen) return;
   const values = new URLSearchParams();
-  for (const each of chosen.form.querySelectorAll("select, [data-kept]")) values.set(each.name, each.value);
+  for (const each of chosen.form.querySelectorAll("select, [data-kept]")) if (each.value) values.set(each.name, each.value);
   show(`${chosen.dataset.auto}?${values}`);
 });
 

@@ -12,6 +12,7 @@ from analytics import open_archive
 from analytics.questions.form import FORM_SCHEMA, compute_form
 from analytics.questions.ratings import ELO_PER_UNIT, compute_ratings
 from analytics.questions.selection import GameFilter
+from analytics.report.sections.form import build_form_result
 from quarto.errors import RequestError
 from tests.analytics.uneven_games import STAR, write_uneven_archive
 from tests.paths import SAMPLE
@@ -73,3 +74,14 @@ def test_without_a_bound_or_with_a_condition_no_score_is_expected(tmp_path: Path
     assert star["expected"].null_count() == star.height
     assert chosen.height
     assert chosen["expected"].null_count() == chosen.height
+
+
+def test_versions_of_one_agent_share_a_picture_and_agents_that_met_have_none() -> None:
+    with open_archive(SAMPLE) as opened:
+        both = compute_form(opened, CLASSIC)
+        random = compute_form(opened, GameFilter(rules="classic", agent="random", trainings=False))
+    versions = random.with_columns(agent=pl.Series([f"random@{place % 2}" for place in range(len(random))]))
+    (picture,) = build_form_result(versions).figures
+    assert all(picture.svg.count(f">random@{number}<") == 1 for number in (0, 1))  # in the legend
+    assert ">random<" not in build_form_result(random).figures[0].svg
+    assert not build_form_result(both).figures

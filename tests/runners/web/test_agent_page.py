@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from analytics.questions.columns import format_percent
 from analytics.store.archive import ArchiveStore
 from tests.analytics.naive_games import build_spec, pack_games, random_game, record, store
 from tests.paths import SAMPLE
+from tests.runners.places import read_html_tables
 from tests.runners.web.visiting import plain, visitor
 
 if TYPE_CHECKING:
@@ -86,3 +88,22 @@ def test_openings_have_boards_and_folded_numbers(reader: Visitor) -> None:
     assert scores == sorted(scores, reverse=True)
     assert openings.count("<figure") == 6
     assert '<details id="numbers-openings">' in openings
+
+
+def test_headings_sort_the_tables_of_questions_and_a_sorted_one_is_open(reader: Visitor) -> None:
+    page = reader.ready("/browse/agent?agent=random&rules=classic")
+    assert "<details open" not in page.text
+    for slug, heading in (("opponents", "opponent"), ("form", "games")):
+        section = read_sections(page.text)[slug]
+        (link,) = re.findall(rf'<a class="sort" data-quick href="([^"]+)">{heading}</a>', section)
+        sorted_page = reader.ready(html.unescape(link))
+        sections = read_sections(sorted_page.text)
+        assert sorted_page.text.count(" aria-sort=") == sections[slug].count(" aria-sort=") == 1
+        assert sorted_page.text.count('" open><summary>') == (
+            slug == "form"
+        )  # the numbers are folded, the opponents not
+        (table,) = read_html_tables(sections[slug])
+        values = [row[table.headings.index(heading)] for row in table.rows]
+        by_size = sorted(values, key=lambda text: -int(text.replace(",", ""))) if slug == "form" else sorted(values)
+        assert values == by_size
+        assert len(values) > 1

@@ -135,6 +135,19 @@ def test_a_first_game_with_help_and_another_without_are_played_and_reviewed(tab:
     assert "seat=0" in tab.url
 
 
+def test_choosing_rules_shows_their_lines_and_keeps_what_was_typed(tab: Any) -> None:
+    tab.goto("/play?agent=alpha_beta")
+    tab.locator("#more summary").click()
+    tab.get_by_role("textbox", name="depth").fill("2")
+    tab.locator("#rules").focus()
+    act_and_wait(tab, lambda: tab.locator("#rules").select_option("square"))
+    label = tab.locator("label[for=rules]")
+    assert label.locator("svg.line-family").count() == 1  # squares of 2x2
+    assert label.get_by_role("link", name="square rules").get_attribute("href") == "/play/how-to-play#rules-square"
+    assert tab.get_by_role("textbox", name="depth").input_value() == "2"
+    assert tab.evaluate("document.activeElement.id") == "rules"  # so that arrow keys reach the next option
+
+
 def test_without_script_every_form_works(browser: Any, running_server: RunningServer) -> None:
     context = browser.new_context(base_url=running_server.home, java_script_enabled=False)
     page = context.new_page()

@@ -116,6 +116,16 @@ def test_a_finished_game_has_its_review_score_and_title(ada: Visitor) -> None:
     assert "which turned a" in ada.ready(html.unescape(link[1])).says
 
 
+def test_each_mistake_of_a_review_leads_to_its_exercise(reader: Visitor) -> None:
+    page = reader.ready("/browse/games/8d1cb3670fa3/8")
+    mistakes = re.findall(r"<li><a data-quick[^>]*>Ply (\d+): (?:gave|placed)", page.text)
+    exercises = re.findall(r'href="([^"]+)" aria-label="Find the better turn in ply (\d+)"', page.text)
+    assert mistakes
+    assert [ply for _, ply in exercises] == mistakes
+    for address, _ in exercises:
+        assert re.search(r"You place . and give a piece\.", reader.ready(html.unescape(address)).says)
+
+
 def test_resigning_what_was_no_loss_is_said(ada: Visitor) -> None:
     page = end_by_resigning(ada)
     assert "<title>You lost ·" in page.text

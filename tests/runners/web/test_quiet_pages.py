@@ -24,6 +24,7 @@ def test_the_empty_board_does_not_say_sixteen_times_that_it_is_drawn(reader: Vis
     assert page.says.endswith("to give a piece: draw.") or ": draw" in page.says
     assert 'class="badge' not in page.text
     assert "Play the best" not in page.text
+    assert "ended before it was done" not in page.text  # nor does it search for a line that it does not show
     assert all(label.endswith(": draw") for name, label in page.labels().items() if len(name) == 1)
     later = reader.ready("/analyse?text=0.6F/.3A./..5./C..9 7")
     assert 'class="badge' in later.text

@@ -56,6 +56,14 @@ def test_a_page_fits_a_narrow_touch_screen(telephone: Any, path: str) -> None:
     check_page(telephone, path)
 
 
+@pytest.mark.parametrize("width", [345, 375, 390, 414])
+def test_the_pictures_of_attributes_fit_every_telephone(telephone: Any, width: int) -> None:
+    """Check the widths at which a row takes one pair more: a page may fit narrower and wider screens only."""
+    telephone.set_viewport_size({"width": width, "height": 640})
+    telephone.goto("/play/how-to-play")
+    assert telephone.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_a_game_fits_a_narrow_touch_screen(telephone: Any) -> None:
     begin(telephone, "dumb")
     check_page(telephone, "a game")

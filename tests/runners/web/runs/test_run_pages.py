@@ -224,17 +224,34 @@ def test_names_stand_for_runs_in_a_comparison(guest: Visitor) -> None:
     assert "without openings, %" in page
 
 
+def test_long_results_of_a_tournament_are_folded_below_its_crosstable(tmp_path: Path, qarena: Qarena) -> None:
+    where = ("--archive", str(tmp_path / "archive"))
+    agents = ["random", "dumb", *(f"random(name=r{number})" for number in range(4))]
+    assert qarena("run", *agents, "games=2", "progress=false", *where).code == 0
+    (run_id,) = ArchiveStore.open(tmp_path / "archive").list_recorded_run_ids()
+    folded = '<details id="numbers"><summary>Results of the first agent, in %</summary>'
+    with visitor(tmp_path / "archive") as guest:
+        page = guest.ready(f"/browse/runs/{run_id}")
+        sorted_page = guest.ready(f"/browse/runs/{run_id}?sort=-1.3")
+    assert folded in page.text
+    assert page.text.index("Scores of all agents") < page.text.index(folded)
+    assert folded.replace('"numbers"', '"numbers" open') in sorted_page.text  # who sorts its rows wants to see them
+
+
 # Tests of strength.
 
 
 def test_run_of_a_test_shows_its_verdict_and_its_path(tmp_path: Path, qarena: Qarena) -> None:
     where = ("--archive", str(tmp_path / "archive"))
-    assert qarena("sprt", "rule_based", "random", "elo1=100", "games=400", "progress=false", *where).code == 0
+    answer = qarena("sprt", "rule_based", "random", "elo1=100", "games=400", "progress=false", *where)
+    assert answer.code == 0
     (run_id,) = ArchiveStore.open(tmp_path / "archive").list_recorded_run_ids()
     with visitor(tmp_path / "archive") as guest:
         page = guest.ready(f"/browse/runs/{run_id}")
     words = plain(page.text)
-    assert "elo1 is accepted: rule_based is stronger than random, by at least 100 normalised Elo" in words
+    decision = "rule_based is above random by more than 0 nElo; 100 nElo explain the games better"
+    assert f"elo1 is accepted: {decision}" in words
+    assert f": {decision}." in answer.out  # the terminal says the same
     assert re.search(r"log-likelihood ratio \d+\.\d\d; the test ends at \N{MINUS SIGN}2\.94 or 2\.94", words)
     assert "accepts elo1" in page.text
 
@@ -275,6 +292,19 @@ def test_each_page_says_in_the_same_words_what_it_leaves_out(guest: Visitor) -> 
     assert file.name in line
     assert "The games of these runs cannot be read." in guest.get(f"/browse/games?run={MATCH}").text
     assert guest.ready("/browse/results/crosstable").status == 200  # its tallies are sound: it leaves nothing out
+
+
+def test_the_first_page_says_what_it_leaves_out(guest: Visitor) -> None:
+    guest.ready("/browse")
+    assert "Left out" not in guest.ready("/").text
+    record_file = Path(open_store(guest).run_record_path(MATCH))
+    record_file.unlink()  # an overwritten file would not be noticed before something else changes
+    record_file.write_text("{")
+    find_site_snapshots(guest).expect_change()
+    page = guest.ready("/")
+    assert page.line == guest.ready("/browse").line
+    assert record_file.name in page.line
+    assert f"/browse/runs/{MATCH}" not in page.text
 
 
 # Progress.
