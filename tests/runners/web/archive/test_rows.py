@@ -23,6 +23,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import MAX_COMPARED, run_condition_sql
 from analytics.report import style
 from analytics.report.report_data import select_report_data
+from analytics.report.result import Result
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
 from analytics.store.archive import ArchiveStore
@@ -162,7 +163,12 @@ def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) ->
     properties = table_of(page, "Properties of the run")
     (games,) = [cells[1] for cells in properties.cell_rows if f"{cells[0]}" == "games"]
     assert (games.text, games.link) == ("12,000", games_url(run=ROUND_ROBIN))
-    pairings = table_of(page, "Results of the first agent")
+    (crosstable,) = (part for part in page.parts if isinstance(part, Result))
+    assert crosstable.note.startswith("Points in percent")
+    assert "Blue is better" in crosstable.note
+    pairings = crosstable.numbers
+    assert pairings is not None
+    assert pairings.title == "Results of the first agent, in %"
     assert len(pairings.text_rows) == 6
     first = texts(pairings)[0]
     assert first[:4] == ["random", "dumb", "2,000", "37.85"]
