@@ -73,3 +73,25 @@ def test_openings_are_not_clipped(browser: Any, reader: Visitor) -> None:
     page = open_page(browser, reader, "/browse/openings?position=0.../..../..../.... F", 1400)
     assert page.evaluate(OVERFLOW) == 0
     page.close()
+
+
+def test_the_first_page_and_the_list_of_runs_fit(browser: Any, twenty_agents: Path) -> None:
+    with visitor(twenty_agents) as guest:
+        page = open_page(browser, guest, "/", 1400)
+        tops = {button.bounding_box()["y"] for button in page.locator(".buttons").first.locator("a").all()}
+        assert len(tops) == 1
+        page.close()
+        page = open_page(browser, guest, "/browse", 1400)
+        assert "agent00(parameter=0.00)" in page.locator("td.long").first.inner_text()
+        assert page.evaluate(OVERFLOW) == 0
+        page.close()
+
+
+def test_paper_has_no_controls(browser: Any, twenty_agents: Path) -> None:
+    with visitor(twenty_agents) as guest:
+        page = open_page(browser, guest, "/browse", 1400)
+        assert page.locator("input[type=checkbox]").first.is_visible()
+        page.emulate_media(media="print")
+        for control in page.locator("nav, form button, input, select, summary").all():
+            assert not control.is_visible()
+        page.close()
