@@ -29,6 +29,7 @@ from analytics.report.style import Figure
 from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
+from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
 from runners.web.archive import charts, sweeps, urls
@@ -36,7 +37,7 @@ from runners.web.archive.agents import build_openings_section, rate_agents
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position_if_readable
-from runners.web.archive.games import NO_GAMES, list_games_page_of_newest_runs
+from runners.web.archive.games import NO_GAMES, format_ending, list_games_page_of_newest_runs
 from runners.web.archive.policies import (
     BOX_HEIGHT,
     BOX_WIDTH,
@@ -194,6 +195,11 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
     assert list_games_page_of_newest_runs(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
     with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
         list_games_page_of_newest_runs(opened, rows, GameFilter(), "best")
+
+
+def test_endings_are_formatted_for_people() -> None:
+    endings = [format_ending(ending) for ending in ENDINGS]
+    assert endings[:4] == ["line", "full board", "forfeit: illegal", "forfeit: error"]
 
 
 def test_decisions_of_a_game(opened: OpenArchive) -> None:
