@@ -327,8 +327,8 @@ def prepare_game(
 
 
 def format_aids(aids: Collection[str]) -> str:
-    """Format the aids in words, as in ``hint and undo``."""
-    return " and ".join(sorted(aids))
+    """Format the aids in words, as in ``hints and undo``."""
+    return " and ".join("hints" if aid == "hint" else aid for aid in sorted(aids))
 
 
 def format_plies_sql(run_id: str, game_number: int) -> str:

@@ -55,7 +55,7 @@ def _build_list_page(
 
 
 YES_NO = ("yes", "no")
-LATEST_ROWS = 5  # latest runs, and best agents, on the home page
+LATEST_RUNS, BEST_AGENTS = 8, 5  # rows on the home page
 
 
 def build_archive_overview(request: Request) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def build_archive_overview(request: Request) -> dict[str, Any]:
     try:
         reader = open_reader(request, PAGE_WAIT_SECONDS)
         rules = reader.default_rules
-        rows = reader.run_rows[:LATEST_ROWS]
+        rows = reader.run_rows[:LATEST_RUNS]
         table = reader.compute_once(build_latest_runs_table)
         ratings = reader.compute_once(rate_agents, rules)
         running = next((row for row in rows if row.status == "running"), None)
-        standings = reader.compute_once(sections.build_crosstable_if_tournament, running.run_id) if running else []
+        standings = reader.compute_once(sections.build_crosstable_if_tournament, running.run_id) if running else None
     except (NothingToReadError, ArenaError) as error:  # the pages about the archive say what is wrong with it
         opening = isinstance(error, NothingToReadError) and error.is_opening
-        return {"archive_shown": False, "opening": opening, "running": None}
+        return {"archive_shown": False, "opening": opening, "running": None, "standings": None}
     overview = {"latest": table, "rules": rules, "running": running, "standings": standings}
     overview |= {"damaged": reader.list_damage()}
     return {
@@ -93,7 +93,7 @@ def _build_best_ranked_agents_view(ratings: Ratings | None, linkable_labels: Col
     """
     if ratings is None:
         return {"rated": False}
-    best = [ranked for ranked in ratings.ranked if ranked.group == 0][:LATEST_ROWS]
+    best = [ranked for ranked in ratings.ranked if ranked.group == 0][:BEST_AGENTS]
     rows = [
         (
             resolve_shown_agent_label(rating.agent, linkable_labels) or rating.agent,
@@ -119,7 +119,7 @@ def prepare_first_pages(snapshot: ArchiveSnapshot) -> None:
 
 def build_latest_runs_table(opened: OpenArchive) -> Table:
     """Build the table of the latest runs for the home page."""
-    return build_brief_runs_table(opened, runs.list_runs(opened, LATEST_ROWS), "Latest runs")
+    return build_brief_runs_table(opened, runs.list_runs(opened, LATEST_RUNS), "Latest runs")
 
 
 @router.get("/browse/games")
@@ -226,10 +226,9 @@ def results_page(
         mistake_list = [mistakes if mistakes.text_rows else "No mistake meets these filters."]
     subject = f": run `{run}`" if run else f", {rules} rules"
     has_more_agents = section_view.agents > MAX_AGENTS and slug != "crosstable"  # its note says which are shown
+    ranking_rule = "" if RANKING_RULE in section.note else f" ({RANKING_RULE})"
     best_note = (
-        f"; shown are the {MAX_AGENTS} best agents of {section_view.agents:,} ({RANKING_RULE})"
-        if has_more_agents
-        else ""
+        f"; shown are the {MAX_AGENTS} best agents of {section_view.agents:,}{ranking_rule}" if has_more_agents else ""
     )
     trainings_note = "" if with_trainings or run else "; without runs of trainings"
     counts = format_count_with_noun(section_view.games, "game"), format_count_with_noun(section_view.runs, "run")

@@ -14,6 +14,7 @@ from analytics.report.vega import Spec, inline_data, layer, nominal, quantitativ
 
 MIN_RUNS = 2  # of an agent that has a picture: one run shows no course of time
 WIDTH = 420  # pixels
+MAX_TICKS = 12  # numbered runs
 NEARLY_ZERO = 0.2  # an axis with so small a score begins at 0
 NOTE = (
     "The score in each run, in percent, with its 95 % interval; a draw counts half. Expected is the score that the "
@@ -52,7 +53,8 @@ def _build_chart(frame: pl.DataFrame) -> Spec:
     columns = ("agent", "score", "low", "high", "expected")
     rows = frame.select(columns).with_row_index("place", 1).cast({"place": pl.Int64})
     colour = _build_version_colours([*frame["agent"].unique(maintain_order=True)])
-    axis = {"tickMinStep": 1, "format": "d", "grid": False, "domain": False}
+    step = -(-len(rows) // MAX_TICKS)
+    axis = {"values": [*range(1, len(rows) + 1, step)], "format": "d", "grid": False, "domain": False}
     x = quantitative("place", title="run", axis=axis, scale={"domain": [0.5, len(rows) + 0.5], "nice": False})
     lowest = min(row for name in ("low", "expected") for row in rows[name].drop_nulls())
     scale = {"zero": lowest < NEARLY_ZERO, "nice": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from itertools import accumulate, pairwise
 from typing import Any
 
 import polars as pl
@@ -219,15 +220,15 @@ def build_ratings_chart(frame: pl.DataFrame, find_colour: Callable[[str], int]) 
     A line through the dot shows the rating's interval. There is no dot for an infinite rating, such as that of an agent
     that won all of its games. ``find_colour`` returns the number of an agent's colour.
     """
-    labels = [style.wrap_text(agent, LABEL_LETTERS) for agent in frame["agent"]]
-    step = ROW_HEIGHT + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
+    labels = [_wrap_label(agent) for agent in frame["agent"]]
+    tops = [*accumulate((ROW_HEIGHT + LABEL_LINE * (len(lines) - 1) for lines in labels), initial=0)]
     rows = [
-        _build_chart_row(row, lines, index, step) | {"colour": style.AGENT_COLOURS[find_colour(row["agent"])][0]}
-        for index, (row, lines) in enumerate(
-            zip(_clip_ends_and_drop_unbounded_ratings(frame).to_dicts(), labels, strict=True)
+        _build_chart_row(row, lines, *ends) | {"colour": style.AGENT_COLOURS[find_colour(row["agent"])][0]}
+        for row, lines, ends in zip(
+            _clip_ends_and_drop_unbounded_ratings(frame).to_dicts(), labels, pairwise(tops), strict=True
         )
     ]
-    height = step * len(rows)
+    height = tops[-1]
     below, above = (
         quantitative(name, axis=None, scale={"domain": [height, 0], "nice": False}) for name in ("dot", "top")
     )
@@ -260,12 +261,16 @@ def _clip_ends_and_drop_unbounded_ratings(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(finite).then(ends).otherwise(None).name.keep())
 
 
-def _build_chart_row(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
+def _wrap_label(label: str) -> list[str]:
+    """Wrap an agent's label into lines, after commas if possible."""
+    return [line.replace(", ", ",") for line in style.wrap_text(label.replace(",", ", "), LABEL_LETTERS)]
+
+
+def _build_chart_row(row: dict[str, Any], lines: list[str], top: int, bottom: int) -> dict[str, Any]:
     """Build a row of the chart: its values, its texts, and the distances of texts and dot from the top, in pixels.
 
-    ``lines`` are the lines of the agent's label, ``index`` is the number of the row from 0, and ``step`` is the height
-    of each row in pixels.
+    ``lines`` are the lines of the agent's label; ``top`` and ``bottom`` are the ends of the row in pixels.
     """
     number = format_signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
     ends = {name: row[name] for name in ("elo", "low", "high")}
-    return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}
+    return {**ends, "label": lines, "number": number, "top": top + 2, "dot": bottom - 9}

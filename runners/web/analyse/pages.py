@@ -53,7 +53,7 @@ from runners.web.archive.explorer import (
     build_empty_result,
     explore_position_if_readable,
 )
-from runners.web.archive.games import find_neighbour_ids
+from runners.web.archive.games import find_neighbour_ids, format_ending
 from runners.web.archive.runs import FilterNames
 from runners.web.archive_reader import ArchiveReader, ReaderDependency, parse_number_or_default
 from runners.web.background import PAGE_WAIT_SECONDS, BackgroundJob, find_compilation_counter
@@ -167,6 +167,7 @@ def game_page(request: Request, reader: ReaderDependency, run_id: str, game_id: 
         NONE,
         reader,
         heading=tuple(strip_person_prefix(label) for label in game.agents),
+        ending=format_ending(game.ending),
         result="A draw" if game.winner == NONE else f"{strip_person_prefix(game.agents[game.winner])} won",
         previous_game=None if neighbours.before is None else urls.game_url(run_id, neighbours.before),
         next_game=None if neighbours.after is None else urls.game_url(run_id, neighbours.after),
@@ -432,7 +433,7 @@ def _build_form_fields(
         FormField("by", "Decision", filters["by"], "the next one", DECISION_KINDS),
         FormField("since", "Runs since", filters["since"], "2026-01-31"),
         FormField("until", "Runs until", filters["until"], "2026-12-31"),
-        FormField("least", "At least games", filters["least"], kind="number"),
+        FormField("least", "Games, at least", filters["least"], kind="number"),
         FormField("imposed", "With imposed plies", filters["imposed"], kind="checkbox"),
         FormField("first", "First free decisions", filters["first"], kind="checkbox"),
     )

@@ -47,6 +47,7 @@ class TurnsTable(NamedTuple):
 
     pieces: list[str]
     rows: list[TurnsRow]
+    are_equal: bool  # every turn draws, so a sentence says more than the table
 
 
 def build_badge(value: int, distance: int | None) -> Badge:
@@ -200,7 +201,7 @@ def build_turns_table(line: AnalysisLine, solved: SolvedPosition | None) -> Turn
         count = solved.safe_gifts_after.get(cell) if first.gift != NONE else None
         best = build_badge(first.value, first.distance)
         rows.append(TurnsRow(name, line.with_decision(word).url, best, count, badges))
-    return TurnsTable([format_piece(piece) for piece in pieces], rows)
+    return TurnsTable([format_piece(piece) for piece in pieces], rows, has_equal_decisions(solution))
 
 
 def describe_gifts(game: Game, solved: SolvedPosition | None) -> str:

@@ -290,8 +290,8 @@ def build_openings_section(opened: OpenArchive, agent: str, rules: str) -> Resul
     subject = describe_first_plies(dict(sorted(games_by_ply.items()))) if first_free else "with 0 given first"
     title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike; {subject}"
     note = (
-        "The first placement and the gift after it, each as in one of its games; the piece above the board is in hand. "
-        "The score is that of this agent."
+        "The first placement (yellow) and the gift after it, each as in one of its games; the piece above the board is "
+        "in hand. The score is that of this agent."
     )
     return Result(
         note, figures=_build_opening_figures(opened, best_first), numbers=_build_openings_table(title, best_first)

@@ -216,7 +216,7 @@ def _build_heat_map(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     }
     layers = [layer("rect", shades, stroke=style.FAINT, strokeWidth=0.5)]
     if rows[plan.x].n_unique() <= FEW_TILES:
-        text = quantitative(names[column], format="d" if rows[column].dtype.is_integer() else ".4~g")
+        text = quantitative(names[column], format="d" if rows[column].dtype.is_integer() else ".4g")
         layers.append(layer("text", {"text": text}, color=style.INK, fontSize=12))
     return {"data": values, "encoding": placed, "layer": layers}
 

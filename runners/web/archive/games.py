@@ -104,10 +104,15 @@ def _build_games_table(page: pl.DataFrame) -> Table:
         link_column("places first", page["agent_1"], map(urls.agent_url, page["agent_1"])),
         text_column("winner", [describe_winner(*outcome) for outcome in zip(page["winner"], agents, strict=True)]),
         number_column("plies", page["plies"]),
-        text_column("ending", page["ending"].str.replace_all("_", " ")),
+        text_column("ending", map(format_ending, page["ending"])),
         *imposed_plies_columns(page["opening"]),
     ]
     return Table("Games", columns)
+
+
+def format_ending(ending: str) -> str:
+    """Format the ending of a game for people, such as ``full board`` or ``forfeit: resigned``."""
+    return ending.replace("forfeit_", "forfeit: ").replace("_", " ")
 
 
 class NeighbourIds(NamedTuple):

@@ -30,15 +30,15 @@ MAX_MISTAKES = 25  # rows of the list of mistakes
 MAX_OF_A_KIND = 2  # rows for an agent, a kind of decision and a ply, unless one ply is selected
 
 
-def build_crosstable_if_tournament(opened: OpenArchive, run_id: str) -> list[Table]:
-    """Return the crosstable of a run, as a list of one table.
+def build_crosstable_if_tournament(opened: OpenArchive, run_id: str) -> Result | None:
+    """Return the section with the crosstable of a run, without its numbers.
 
-    The list is empty if the run has only one pairing or no games.
+    The result is None if the run has only one pairing or no games, or if no two different agents met.
     """
     if len(find_run_record(opened, run_id).pairings) < 2 or not opened.archive.count_games(run_id):
-        return []
-    table = build_section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
-    return [table] if table else []
+        return None
+    section = build_section(opened, "crosstable", GameFilter(runs=(run_id,))).section
+    return replace(section, numbers=None) if section.table else None
 
 
 class SectionView(NamedTuple):

@@ -119,10 +119,11 @@ def build_sprt_figure(path: pl.DataFrame, hypotheses: Hypotheses) -> Figure:
     bounds = pl.DataFrame({"ratio": [lower, upper], "text": ["accepts elo0", "accepts elo1"]})
     height = quantitative("ratio", title="log-likelihood ratio", axis={"tickCount": 5, **style.PLAIN_AXIS})
     rule = layer("rule", {"y": height}, strokeDash=[5, 4], color=style.FAINT)
-    words = {"y": height, "x": {"value": WIDE["width"]}, "text": nominal("text")}
+    # The texts stand on the left, because a test begins between its bounds.
+    words = {"y": height, "x": {"value": 6}, "text": nominal("text")}
     texts = [
-        {"data": inline_data(bounds.slice(number, 1)), **layer("text", words, align="right", dy=dy, color=style.FAINT)}
-        for number, dy in enumerate((11, -6))
+        {"data": inline_data(bounds.slice(number, 1)), **layer("text", words, align="left", dy=dy, color=style.FAINT)}
+        for number, dy in enumerate((-6, 11))
     ]
     pairs = quantitative("pairs", title="pairs of games", axis={**style.PLAIN_AXIS, "tickCount": 6, "grid": False})
     line = layer("line", {"x": pairs, "y": height}, color=style.FIRST_COLOUR, strokeWidth=2)

@@ -32,7 +32,8 @@ def build_run_page(opened: OpenArchive, run_id: str) -> ArchivePage:
     """Build the page of a run with its results and properties. Raises ``NotFoundError`` if there is no such run."""
     row = build_run_row(opened, find_run_record(opened, run_id))
     title = f"{row.name.replace('`', ' ')} · run `{run_id}`" if row.name else f"Run `{run_id}`"
-    results: list[Table | Figure | Result | str] = [*build_crosstable_if_tournament(opened, run_id)]
+    crosstable = build_crosstable_if_tournament(opened, run_id)
+    results: list[Table | Figure | Result | str] = [crosstable] if crosstable else []
     properties: list[Table] = []
     left_out: list[str] = []
     try:
@@ -151,7 +152,7 @@ def describe_test(record: RunRecord, test: SequentialTest) -> dict[str, str]:
         "verdict": f"{test.accepted} is accepted: {decision}" if decision else undecided,
         "log-likelihood ratio": f"{ratio}; the test ends at {lower} or {upper}",
         "pairs": f"{test.pairs:,} of at most {test.most:,}",
-        "LL, LD, DD or WL, WD, WW": ", ".join(f"{count:,}" for count in test.counts),
-        "strength": f"{format_elo(strength.mean)} nElo (normalised Elo), 95 % interval {interval}",
+        "pairs by result: LL, LD, DD or WL, WD, WW": ", ".join(f"{count:,}" for count in test.counts),
+        "strength": f"{format_elo(strength.mean)} normalised Elo, 95 % interval {interval}",
         "errors": f"alpha {hypotheses.alpha:g}, beta {hypotheses.beta:g}",
     }

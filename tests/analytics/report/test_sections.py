@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import polars as pl
@@ -19,7 +19,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.report import report_data, style
 from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.result import render_only_result_svg
-from analytics.report.sections import learning, lengths, mistakes, openings, strength
+from analytics.report.sections import form, learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
@@ -371,3 +371,25 @@ def test_a_notebook_shows_a_section(full: OpenArchive) -> None:
     assert all(text in shown for text in ("<h2>First gifts</h2>", "<figure", "The numbers", 'href="#piece-15"'))
     (nothing,) = build_subject_sections(full, "evaluations")
     assert "Nothing to show: no evaluations were stored" in nothing._repr_html_()
+
+
+def test_dots_of_ratings_are_nearer_to_their_own_label() -> None:
+    labels = ["random", "mcts(iterations=16,solver=true,reuse=true)", "dumb", "minimax"]
+    frame = pl.DataFrame({"agent": labels, "elo": 1.0, "low": 0.0, "high": 2.0, "bounded": True})
+    rows = strength.build_ratings_chart(frame, labels.index)["data"]["values"]
+    assert [row["label"] for row in rows][:2] == [["random"], ["mcts(iterations=16,", "solver=true,reuse=true)"]]
+    for row, following in pairwise(rows):
+        end_of_label = row["top"] + strength.LABEL_LINE * len(row["label"])
+        assert 0 < row["dot"] - end_of_label < following["top"] - row["dot"]
+
+
+def test_the_form_of_an_agent_numbers_each_run_once() -> None:
+    def list_ticks(run_count: int) -> list[int]:
+        columns = {"agent": "a", "run_id": "r", "created": "2026-11-28T10:00", "opponents": 1, "games": 2}
+        shares = {"score": 0.5, "low": 0.4, "high": 0.6, "expected": 0.5}
+        frame = pl.DataFrame([columns | shares] * run_count)
+        values: list[int] = form.build_form_result(frame).figures[0].picture["encoding"]["x"]["axis"]["values"]  # type: ignore[index]
+        return values
+
+    assert list_ticks(2) == [1, 2]
+    assert list_ticks(30) == [*range(1, 31, 3)]

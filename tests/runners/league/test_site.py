@@ -17,7 +17,7 @@ from runners.library import leagues
 from tests.runners.conftest import Qarena
 from tests.runners.league.leagues import HERE, opened, play, write_league
 
-VOID = {"meta", "input"}
+VOID = {"meta", "input", "wbr"}
 SETTINGS = "title: '<script>alert(2)</script> & co'\ngames: 20\nisolation: process\n"
 ENTRIES = (
     "name: ann, agent: rule_based",

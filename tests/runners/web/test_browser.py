@@ -573,7 +573,7 @@ def test_a_wrong_name_is_marked_and_names_are_completed(tab: Any) -> None:
     tab.locator("#columns summary").click()
     tab.locator("[data-insert]", has_text="winner").first.click()
     tab.locator("#q").fill("SELECT nothing FROM games")
-    tab.evaluate("document.querySelector('form.question').requestSubmit()")
+    tab.evaluate("document.getElementById('q').form.requestSubmit()")
     tab.get_by_role("alert").wait_for()
     marked = "(field => field.value.slice(field.selectionStart, field.selectionEnd))(document.getElementById('q'))"
     assert tab.evaluate(marked) == "nothing"

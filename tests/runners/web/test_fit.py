@@ -73,3 +73,27 @@ def test_openings_are_not_clipped(browser: Any, reader: Visitor) -> None:
     page = open_page(browser, reader, "/browse/openings?position=0.../..../..../.... F", 1400)
     assert page.evaluate(OVERFLOW) == 0
     page.close()
+
+
+def test_the_buttons_of_the_first_page_are_one_line(browser: Any, reader: Visitor) -> None:
+    page = open_page(browser, reader, "/", 1400)
+    assert len({button.bounding_box()["y"] for button in page.locator(".buttons").first.locator("a").all()}) == 1
+    page.close()
+
+
+def test_runs_with_many_agents_fit(browser: Any, twenty_agents: Path) -> None:
+    with visitor(twenty_agents) as guest:
+        page = open_page(browser, guest, "/browse?show=seed&show=begun (UTC)", 1400)
+        assert "agent00(parameter=0.00)" in page.locator("td.long").first.inner_text()
+        assert page.evaluate(OVERFLOW) == 0
+        page.close()
+
+
+def test_paper_has_no_controls(browser: Any, twenty_agents: Path) -> None:
+    with visitor(twenty_agents) as guest:
+        page = open_page(browser, guest, "/browse", 1400)
+        assert page.locator("tbody input").first.is_visible()
+        page.emulate_media(media="print")
+        for control in page.locator("nav, form button, input, select, summary").all():
+            assert not control.is_visible()
+        page.close()

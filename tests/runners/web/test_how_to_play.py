@@ -112,7 +112,7 @@ def test_every_decision_of_a_game_with_help_is_explained(ada: Visitor, rules: st
             name = next(name for name, label in page.labels().items() if label.startswith("Place "))
             page = ada.ready(f"{page.url}&piece={name}")
         page = ada.send(page.url, decision=dice.choice(page.decisions()))
-    assert "because you used hint" in page.text
+    assert "because you used hints" in page.text
     assert 'class="button primary" data-focus>Rematch without help' in page.text
     assert "of 3 wins in a row" not in page.text
 

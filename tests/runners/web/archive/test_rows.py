@@ -23,11 +23,13 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import MAX_COMPARED, run_condition_sql
 from analytics.report import style
 from analytics.report.report_data import select_report_data
+from analytics.report.result import Result
 from analytics.report.sections.runs import build_runs_section
 from analytics.report.style import Figure
 from analytics.store.archive import ArchiveStore
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
+from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
 from runners.learning.policies.lineage import POLICY, RUN, LineageNode
 from runners.web.archive import charts, sweeps, urls
@@ -35,7 +37,7 @@ from runners.web.archive.agents import build_openings_section, rate_agents
 from runners.web.archive.archive_page import ArchivePage
 from runners.web.archive.charts import ChartPlan, build_chart, plan_chart
 from runners.web.archive.explorer import build_decisions_table, explore_position_if_readable
-from runners.web.archive.games import NO_GAMES, list_games_page_of_newest_runs
+from runners.web.archive.games import NO_GAMES, format_ending, list_games_page_of_newest_runs
 from runners.web.archive.policies import (
     BOX_HEIGHT,
     BOX_WIDTH,
@@ -162,7 +164,12 @@ def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) ->
     properties = table_of(page, "Properties of the run")
     (games,) = [cells[1] for cells in properties.cell_rows if f"{cells[0]}" == "games"]
     assert (games.text, games.link) == ("12,000", games_url(run=ROUND_ROBIN))
-    pairings = table_of(page, "Results of the first agent")
+    (crosstable,) = (part for part in page.parts if isinstance(part, Result))
+    assert crosstable.note.startswith("Points in percent")
+    assert "Blue is better" in crosstable.note
+    pairings = crosstable.numbers
+    assert pairings is not None
+    assert pairings.title == "Results of the first agent, in %"
     assert len(pairings.text_rows) == 6
     first = texts(pairings)[0]
     assert first[:4] == ["random", "dumb", "2,000", "37.85"]
@@ -188,6 +195,11 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
     assert list_games_page_of_newest_runs(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
     with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
         list_games_page_of_newest_runs(opened, rows, GameFilter(), "best")
+
+
+def test_endings_are_formatted_for_people() -> None:
+    endings = [format_ending(ending) for ending in ENDINGS]
+    assert endings[:4] == ["line", "full board", "forfeit: illegal", "forfeit: error"]
 
 
 def test_decisions_of_a_game(opened: OpenArchive) -> None:
