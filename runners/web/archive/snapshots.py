@@ -74,13 +74,18 @@ class ArchiveSnapshot:
     """An archive in the state in which it was opened, without the runs whose records are damaged."""
 
     def __init__(
-        self, root: PurePath, limits: QueryLimits = QUERY_LIMITS, memory: SnapshotMemory | None = None
+        self,
+        root: PurePath,
+        limits: QueryLimits = QUERY_LIMITS,
+        memory: SnapshotMemory | None = None,
+        stamp: Stamp | None = None,
     ) -> None:
         """Open the archive; what ``memory`` has from earlier snapshots and has not changed is not read again.
 
-        Raises ``RequestError`` if the archive does not exist, and ``FailureError`` if it has lost games.
+        ``stamp`` is what ``read_archive_stamp`` returned a moment ago; None: it is read now. Raises ``RequestError`` if
+        the archive does not exist, and ``FailureError`` if it has lost games.
         """
-        self.stamp = read_archive_stamp(root)
+        self.stamp = read_archive_stamp(root) if stamp is None else stamp
         started = time.monotonic()
         opened = OpenArchive(root, limits, memory=memory)
         self.seconds = time.monotonic() - started  # that opening the archive took
@@ -271,22 +276,24 @@ class SnapshotService:
                 if now - self._last_checked < CHECK_SECONDS + pause:
                     return None
             self._last_checked = now
-            if (
-                self._snapshot is not None
-                and not self._snapshot.failed
-                and self._snapshot.stamp == read_archive_stamp(self._root)
-            ):
+            stamp = read_archive_stamp(self._root)
+            if self._snapshot is not None and not self._snapshot.failed and self._snapshot.stamp == stamp:
                 return None
-            self._opening = threading.Thread(target=self._open_and_publish_snapshot, name="open archive", daemon=True)
+            self._opening = threading.Thread(
+                target=self._open_and_publish_snapshot, args=(stamp,), name="open archive", daemon=True
+            )
             self._opening.start()
             return self._opening
 
-    def _open_and_publish_snapshot(self) -> None:
-        """Open the archive and make the result, a snapshot or an error, the current one."""
+    def _open_and_publish_snapshot(self, stamp: Stamp) -> None:
+        """Open the archive and make the result, a snapshot or an error, the current one.
+
+        ``stamp`` was read before: if the archive has changed since, it is opened again at the next check.
+        """
         content, error = None, None
         try:
             if marker.read_marker_content(self._root) is not None:
-                content = ArchiveSnapshot(self._root, self._limits, self._memory)
+                content = ArchiveSnapshot(self._root, self._limits, self._memory, stamp)
                 if not content.run_ids and not content.damaged:
                     content.close()
                     content = None
