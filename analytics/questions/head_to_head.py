@@ -338,7 +338,7 @@ def merge_results_by_agents(
             meetings[swapped_agents].append(result.with_agents_swapped)
         else:
             meetings.setdefault(agents, []).append(result)
-    merged = []
+    merged = list[PairingResult]()
     for (first, second), same_agents in meetings.items():
         tally = sum_tallies(result.tally for result in same_agents)
         by_pairs = any(result.by_pairs for result in same_agents)
