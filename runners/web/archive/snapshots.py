@@ -29,6 +29,9 @@ QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=Fal
 BUSY_SECONDS = 20.0  # that a request waits for a connection
 CHECK_SECONDS = 0.5  # between two checks whether the archive has changed
 FAILED_PAUSE_FACTOR = 20  # pause before a damaged archive is reopened, in multiples of the time that opening takes
+# That time is taken to be at least so long, because a new snapshot forgets all answers: a page that gets its pictures
+# one by one would otherwise never have all of them on a busy machine.
+MIN_FAILED_SECONDS = 0.25
 REOPEN_WAIT_SECONDS = 1.5  # that a reader waits for a changed archive, before the old snapshot is shown
 REMOTE_SECONDS = 60.0  # between two openings of an archive in object storage
 MAX_ANSWERS = 128  # kept for each snapshot
@@ -272,7 +275,8 @@ class SnapshotService:
                 return self._opening
             now = time.monotonic()
             if self._snapshot is not None:
-                pause = self._snapshot.seconds * (FAILED_PAUSE_FACTOR if self._snapshot.failed else 1)
+                seconds, failed = self._snapshot.seconds, self._snapshot.failed
+                pause = FAILED_PAUSE_FACTOR * max(seconds, MIN_FAILED_SECONDS) if failed else seconds
                 if now - self._last_checked < CHECK_SECONDS + pause:
                     return None
             self._last_checked = now
