@@ -222,14 +222,19 @@ def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     assert "no games between different agents" in strength.build_ratings_section(alone).missing
 
 
-def test_choosing_shown_agents_reads_no_games(opened: OpenArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = select_report_data(opened)
-    expected = {(result.first, result.second): result.tally for result in chosen.results_summed_over_runs}
-    again = select_report_data(opened)
-    questions = count_questions(monkeypatch)
-    assert again.shown_agents == chosen.shown_agents
-    assert again.tallies_by_agents == expected
-    assert not questions
+def test_choosing_shown_agents_reads_no_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, run = ArchiveStore.open(tmp_path / "shared", create=True), record(build_spec(seed=3, opening_plies=2))
+    archive.write_run_and_unit_count(run)
+    store(archive, run.run_id, [random_block(1, pairing) for pairing in range(3)])
+    with open_archive(archive.root) as opened:
+        chosen = select_report_data(opened)
+        assert chosen.shared_openings is not None  # games are read for the intervals
+        expected = {(result.first, result.second): result.tally for result in chosen.results_summed_over_runs}
+        again = select_report_data(opened)
+        questions = count_questions(monkeypatch)
+        assert again.shown_agents == chosen.shown_agents
+        assert again.tallies_by_agents == expected
+        assert not questions
 
 
 def test_evaluations_are_summed_once_for_totals_and_plies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
