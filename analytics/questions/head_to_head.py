@@ -33,7 +33,7 @@ from analytics.questions.selection import (
 )
 from analytics.questions.sql.database import OpenArchive
 from analytics.questions.sql.views import run_condition_sql
-from analytics.statistics.tally import FORFEITS, Tally, build_tally
+from analytics.statistics.tally import FORFEITS, Tally, build_tally, sum_tallies
 from analytics.store.records import RunRecord
 from analytics.store.texts import format_count_with_noun
 from quarto.errors import Advice, FailureError, RequestError
@@ -313,11 +313,12 @@ def replace_labels(results: ResultsByPairing, records: Sequence[RunRecord]) -> N
         for (run_id, _), result in results.items()
         for label in (result.first, result.second)
     )
+    if not names.distinct_names:  # the usual case, for which thousands of results need not be copied
+        return NamedResults(results, names)
     named_results = {
         key: replace(result, first=names.find_name(key[0], result.first), second=names.find_name(key[0], result.second))
         for key, result in results.items()
     }
-
     return NamedResults(named_results, names)
 
 
@@ -330,25 +331,20 @@ def merge_results_by_agents(
     over games otherwise. If ``shared`` shows that the two agents played the same openings several times, the variance
     is computed over openings.
     """
-    merged: dict[tuple[str, str], PairingResult] = {}
+    meetings: dict[tuple[str, str], list[PairingResult]] = {}
     for result in results:
         agents, swapped_agents = (result.first, result.second), (result.second, result.first)
-        earlier = merged.get(agents) or merged.get(swapped_agents)
-        if earlier is None:
-            merged[agents] = replace(result, pairing=len(merged))
-            continue
-        tally = result.tally if earlier.first == result.first else result.tally.with_agents_swapped
-        earlier_agents = earlier.first, earlier.second
-        merged[earlier_agents] = replace(
-            earlier, tally=earlier.tally + tally, by_pairs=earlier.by_pairs or result.by_pairs
-        )
-    return tuple(
-        replace(
-            result,
-            clusters=shared.build_meeting_clusters(result.first, result.second, result.tally) if shared else None,
-        )
-        for result in merged.values()
-    )
+        if agents not in meetings and swapped_agents in meetings:
+            meetings[swapped_agents].append(result.with_agents_swapped)
+        else:
+            meetings.setdefault(agents, []).append(result)
+    merged = list[PairingResult]()
+    for (first, second), same_agents in meetings.items():
+        tally = sum_tallies(result.tally for result in same_agents)
+        by_pairs = any(result.by_pairs for result in same_agents)
+        clusters = shared.build_meeting_clusters(first, second, tally) if shared else None
+        merged.append(PairingResult(len(merged), first, second, tally, by_pairs, clusters))
+    return tuple(merged)
 
 
 def _describe_ambiguous_labels_and_omissions(

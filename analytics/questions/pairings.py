@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -34,7 +34,7 @@ from analytics.statistics.tally import (
 )
 from analytics.store.archive import ArchiveStore
 from analytics.store.range_files import read_tallies
-from analytics.store.records import RunRecord, SweepJob
+from analytics.store.records import RunRecord, SweepJob, find_agent_codes
 from analytics.store.schema import MAX_PAIRS
 from analytics.store.snapshot import Snapshot
 from analytics.store.texts import format_count_with_noun
@@ -544,7 +544,7 @@ def _is_extended_by_unverified_code(record: RunRecord) -> bool:
     return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
 
 
-def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
+def _find_codes_by_run(records: Collection[RunRecord]) -> Mapping[str, Mapping[str, str]]:
     """Return the code fingerprint of each agent, by run id and label.
 
     Versions of code that play the same games have the same fingerprint in the result. Two versions are taken to play
@@ -558,18 +558,18 @@ def _find_codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, st
         return code
 
     for record in records:
-        run_codes = _find_agent_codes(record.code)
+        run_codes = record.agent_codes
         for agents in record.code.get("same_games", {}).values():
-            for label, code in _find_agent_codes({"agents": agents}).items():
+            for label, code in find_agent_codes({"agents": agents}).items():
                 if label in run_codes:
                     one, other = sorted(
                         (find_representative(label, run_codes[label]), find_representative(label, code))
                     )
                     representatives[label, other] = one
+    if not representatives:  # the usual case, for which thousands of records need not be looked through again
+        return {record.run_id: record.agent_codes for record in records}
     return {
-        record.run_id: {
-            label: find_representative(label, code) for label, code in _find_agent_codes(record.code).items()
-        }
+        record.run_id: {label: find_representative(label, code) for label, code in record.agent_codes.items()}
         for record in records
     }
 
@@ -587,12 +587,3 @@ def resolve_shown_agent_label(name: str, labels: Collection[str]) -> str | None:
     if name in labels or len(code) != CODE_DIGITS:
         label = name
     return label if label in labels else None
-
-
-def _find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the code fingerprints of a run's agents, by label; agents without code, such as people, are left out.
-
-    ``code_record`` is the field ``code`` of the run's record.
-    """
-    codes = code_record.get("agents")
-    return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

@@ -70,11 +70,13 @@ class GameFilter:
         )
 
     def _is_in_period(self, record: RunRecord) -> bool:
+        if self.since is None and self.until is None:
+            return True
         earliest, latest = (
             _parse_moment_or_unbounded(self.since, time.min, "since"),
             _parse_moment_or_unbounded(self.until, time.max, "until"),
         )
-        return earliest <= datetime.fromisoformat(record.created) <= latest
+        return earliest <= record.begun <= latest
 
     def select_runs(self, archive: ArchiveStore) -> list[RunRecord]:
         """Select the runs that may have games that meet the filter, the oldest run first.

@@ -128,7 +128,9 @@ class ReportData:
     @cached_property
     def tallies_by_agents(self) -> Mapping[tuple[str, str], Tally]:
         """The tallies by first and second agent, summed over all runs."""
-        return {(result.first, result.second): result.tally for result in self.results_summed_over_runs}
+        # Without clusters, which only intervals need: games would have to be read for them.
+        results = merge_results_by_agents(self.results_by_pairing.values(), None)
+        return {(result.first, result.second): result.tally for result in results}
 
     @cached_property
     def games_by_agent(self) -> Mapping[str, int]:
@@ -267,13 +269,17 @@ class ReportData:
 
         ``plies`` is the range of plies for a query about the first plies of games; other queries ignore it.
         """
-        if name not in self._answers:
-            self._answers[name] = self.opened.sql(read_restricted_query(name, self.selection.condition, plies))
-        return self._answers[name]
+        return self.run_query_once(read_restricted_query(name, self.selection.condition, plies))
+
+    def run_query_once(self, text: str) -> pl.DataFrame:
+        """Return the answer to a query in SQL; the same query is run only once."""
+        if text not in self._answers:
+            self._answers[text] = self.opened.sql(text)
+        return self._answers[text]
 
     @cached_property
     def _answers(self) -> dict[str, pl.DataFrame]:
-        """The answers to the named queries that have been run, by the query's name."""
+        """The answers to the queries that have been run, by the query's text."""
         return {}
 
     def seat_assignments_frame(self) -> pl.DataFrame:

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime
 from pathlib import Path, PurePath
 
 from msgspec import structs
@@ -305,7 +304,7 @@ class ArchiveStore:
         records += [self.load_run(run_id) for run_id in sorted(lost) if self.list_effective_ranges(run_id)]
         return sorted(
             filter(None, records),
-            key=lambda record: (record.number, datetime.fromisoformat(record.created), record.run_id),
+            key=lambda record: (record.number, record.begun, record.run_id),
         )
 
     def list_recorded_run_ids(self) -> list[str]:

@@ -378,6 +378,16 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         most = {name: max(count, self.recorded_units(name)) for name, count in units.items()}
         return msgspec.structs.replace(self, derived={**recorded, **most})
 
+    @cached_property
+    def begun(self) -> datetime:
+        """The moment ``created`` with its time zone."""
+        return datetime.fromisoformat(self.created)
+
+    @cached_property
+    def agent_codes(self) -> Mapping[str, str]:
+        """The code fingerprints of the agents, by label; agents without code, such as people, are left out."""
+        return find_agent_codes(self.code)
+
     @property
     def swapped(self) -> bool:
         """Whether each pair has a second game, with the seats swapped."""
@@ -424,7 +434,7 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         """
         return tuple(dict.fromkeys((*chain.from_iterable(self.pairings), *self.labels)))
 
-    @property
+    @cached_property
     def unit_line(self) -> UnitLine:
         """The numbering of the run's units."""
         pairings = 1 if "imported" in self.spec else len(self.spec["pairings"])
@@ -448,6 +458,15 @@ class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its
         """
         labels = self.labels
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
+
+
+def find_agent_codes(code_record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the code fingerprints of a run's agents, by label; agents without code, such as people, are left out.
+
+    ``code_record`` is the field ``code`` of the run's record.
+    """
+    codes = code_record.get("agents")
+    return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}
 
 
 def merge_code(recorded: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:

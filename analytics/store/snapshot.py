@@ -39,8 +39,8 @@ class SnapshotMemory:
         self.ranges: dict[
             tuple[str, str, frozenset[str]], tuple[Sequence[StoredRange], Sequence[StoredRange], Ranges]
         ] = {}
-        # By run, with the ranges of the games and of the tallies.
-        self.tallies: dict[str, tuple[Ranges, Ranges, Mapping[int, Tally]]] = {}
+        # By run, with the files of the games and of the tallies.
+        self.tallies: dict[str, tuple[Sequence[StoredRange], Sequence[StoredRange], Mapping[int, Tally]]] = {}
 
 
 class Snapshot(ArchiveStore):
@@ -88,6 +88,8 @@ class Snapshot(ArchiveStore):
     def drop_damaged_runs_and_list_messages(self) -> list[str]:
         """Remove the runs with damaged or lost records from this view, and return an error message for each run."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
+        if not damaged:
+            return []
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
         self._listed_files = {key: files for key, files in self._listed_files.items() if key[1] not in damaged}
         self._ranges, self._game_ranges, self._sorted_records = {}, {}, None
@@ -150,17 +152,17 @@ class Snapshot(ArchiveStore):
         return [str(note) for note in self._notes.values() if isinstance(note, FailureError)]
 
     def recall_tallies(self, run_id: str) -> Mapping[int, Tally] | None:
-        """Return the tallies of a run by pairing, or None if they are not remembered for its present ranges."""
+        """Return the tallies of a run by pairing, or None if they are not remembered for its present files."""
         games, stored, tallies = self._memory.tallies.get(run_id, (None, None, None))
-        ranges = self._list_tallied_ranges(run_id)
-        return tallies if games is ranges[0] and stored is ranges[1] else None
+        files = self._list_tallied_files(run_id)
+        return tallies if games is files[0] and stored is files[1] else None
 
     def remember_tallies(self, run_id: str, tallies: Mapping[int, Tally]) -> None:
-        """Remember the tallies of a run by pairing, for its present ranges."""
-        self._memory.tallies[run_id] = (*self._list_tallied_ranges(run_id), tallies)
+        """Remember the tallies of a run by pairing, for its present files."""
+        self._memory.tallies[run_id] = (*self._list_tallied_files(run_id), tallies)
 
-    def _list_tallied_ranges(self, run_id: str) -> tuple[Ranges, Ranges]:
-        return self.list_effective_ranges(run_id), self.list_effective_ranges(run_id, "tallies")
+    def _list_tallied_files(self, run_id: str) -> tuple[Sequence[StoredRange], Sequence[StoredRange]]:
+        return self.list_files(GAMES_FOLDER, run_id), self.list_files("tallies", run_id)
 
     def _load_run_or_error(self, run_id: str) -> RunRecord | FailureError | None:
         return _catch_failure(lambda: super(Snapshot, self).find_run(run_id))
@@ -181,9 +183,10 @@ class Snapshot(ArchiveStore):
         """List ranges as ``ArchiveStore.list_effective_ranges`` does; those of the games are cached by run."""
         if table != GAMES_FOLDER:
             return super().list_effective_ranges(run_id, table, is_sufficient_extent)
-        if run_id not in self._game_ranges:
-            self._game_ranges[run_id] = super().list_effective_ranges(run_id)
-        return self._game_ranges[run_id]
+        ranges = self._game_ranges.get(run_id)
+        if ranges is None:
+            ranges = self._game_ranges[run_id] = super().list_effective_ranges(run_id)
+        return ranges
 
     def find_run(self, run_id: str) -> RunRecord | None:
         """Return the record of a run, or None if there is no such run.

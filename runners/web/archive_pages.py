@@ -31,7 +31,6 @@ from runners.web.archive_reader import (
     ROWS_PER_PAGE,
     NothingToReadError,
     ReaderDependency,
-    list_all_rules_and_agent_names,
     open_reader,
     parse_number_or_default,
     parse_zero_or_one_run_id,
@@ -109,12 +108,19 @@ def _build_best_ranked_agents_view(ratings: Ratings | None, linkable_labels: Col
 
 
 def prepare_first_pages(snapshot: ArchiveSnapshot) -> None:
-    """Compute what the home page and the list of runs show, so that the first visitor need not wait for it."""
-    rows = snapshot.compute_once(runs.list_runs)
+    """Compute what the home page and the list of runs show, and connect to DuckDB.
+
+    So the first visitor need not wait for that.
+    """
+    names = snapshot.compute_once(runs.list_runs_and_names).names
     snapshot.compute_once(build_latest_runs_table)
-    rules = snapshot.compute_once(list_all_rules_and_agent_names).rules
-    if rows and rules:
-        snapshot.compute_once(rate_agents, rules[0])
+    if names.rules:
+        snapshot.compute_once(rate_agents, names.rules[0])
+    snapshot.compute_once(_connect)
+
+
+def _connect(opened: OpenArchive) -> None:
+    opened.sql("SELECT 1")
 
 
 def build_latest_runs_table(opened: OpenArchive) -> Table:

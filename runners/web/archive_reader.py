@@ -13,14 +13,13 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import PAGE_SUBJECTS
 from analytics.store.archive import match_run_id
 from quarto.errors import ArenaError, FailureError
 from runners.web.archive import urls
 from runners.web.archive.archive_page import ArchivePage, FormField
 from runners.web.archive.charts import warm_up_renderer
-from runners.web.archive.runs import FilterNames, RunRow, list_rules_and_agent_names, list_runs
+from runners.web.archive.runs import FilterNames, RunRow, list_runs_and_names
 from runners.web.archive.snapshots import ArchiveSnapshot, SnapshotService, StillOpeningError
 from runners.web.archive.table_views import FIND, MIN_SEARCHED_ROWS, TableView, list_tables, replace_tables
 from runners.web.page_rendering import render_page
@@ -122,12 +121,12 @@ class ArchiveReader:
     @property
     def run_rows(self) -> tuple[RunRow, ...]:
         """The rows of all runs, the newest first."""
-        return self.compute_once(list_runs)
+        return self.compute_once(list_runs_and_names).rows
 
     @property
     def rules_and_agent_names(self) -> FilterNames:
         """The names of the rules and agents that filters can offer."""
-        return self.compute_once(list_all_rules_and_agent_names)
+        return self.compute_once(list_runs_and_names).names
 
     @property
     def root(self) -> str:
@@ -229,11 +228,6 @@ def parse_number_or_default(text: str, default: int) -> int:
 def parse_zero_or_one_run_id(run: str) -> tuple[str, ...]:
     """Return the run id in a form field as a tuple; an empty field, which means all runs, gives an empty tuple."""
     return (run.strip(),) if run.strip() else ()
-
-
-def list_all_rules_and_agent_names(opened: OpenArchive) -> FilterNames:
-    """Return the names of the rules and of the agents of all runs."""
-    return list_rules_and_agent_names(list_runs(opened))
 
 
 def find_archive_service(request: Request) -> ArchiveService:

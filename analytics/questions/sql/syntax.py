@@ -152,7 +152,7 @@ def _find_what_tree_reads(text: str, tree: Node) -> ParsedQuery:
         is_read_only=all(node["type"] in _QUERY_NODES for node in nodes if str(node.get("type")).endswith("_NODE")),
         names=frozenset(names),
         policies=None if is_composed else _find_policies_unless_computed(table_functions),
-        columns=None if is_composed else _find_column_names(tree),
+        columns=None if is_composed else _find_column_names(nodes),
         is_composed=is_composed,
         lists_catalogue=any(name.startswith(_CATALOGUE_PREFIXES) for name in names)
         or any(str(table.get("schema_name")).lower() in _CATALOGUE_SCHEMAS for table in tables)
@@ -217,10 +217,10 @@ def _find_possible_labels_and_label_arguments(nodes: Sequence[Node]) -> _LabelTe
     texts, labels = (
         {
             node["literal"]["text"]
-            for node in walk_nodes(subtree)
+            for node in constants
             if node.get("class") == "CONSTANT" and node.get("literal", {}).get("kind") == "STRING"
         }
-        for subtree in ([*nodes], calls)
+        for constants in (nodes, walk_nodes(calls))
     )
     return _LabelTexts(frozenset(text for text in texts if text.endswith(")")), frozenset(labels))
 
@@ -245,9 +245,8 @@ def _find_texts_compared_with_agents(nodes: Sequence[Node]) -> Iterator[str]:
             yield from filter(None, (_parse_text_argument({"expression": operand}) for operand in operands))
 
 
-def _find_column_names(tree: Node) -> frozenset[str] | None:
+def _find_column_names(nodes: Sequence[Node]) -> frozenset[str] | None:
     """Return the names of the columns that a query reads, or None if some are not named (``*``)."""
-    nodes = [*walk_nodes(tree)]
     tables = [node for node in nodes if node.get("type") == "BASE_TABLE"]
     row_names = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
     all_of_select = [id(order["expression"]) for node in nodes for order in node.get("orders") or ()]  # ORDER BY ALL

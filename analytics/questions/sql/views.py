@@ -131,6 +131,14 @@ def run_condition_sql(runs_else_all: Iterable[str]) -> str:
         return "true"
     if len(run_ids) <= MAX_COMPARED:
         return f"run_id IN ({', '.join(map(quote_text_or_number, run_ids))})"
+    return joined_runs_condition_sql(run_ids)
+
+
+def joined_runs_condition_sql(run_ids: Iterable[str]) -> str:
+    """Return the condition that a row belongs to one of these runs, for rows that DuckDB joins with the runs.
+
+    DuckDB then opens the files of all runs.
+    """
     return f"run_id IN (SELECT unnest(string_split({quote_text_or_number(' '.join(run_ids))}, ' ')))"
 
 

@@ -20,6 +20,7 @@ from analytics.report.result import Result
 from analytics.report.section import agent_figures, agent_table, assign_figure_ids, build_section_by_ply
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, inline_data, layer, nominal, quantitative
+from analytics.tables.derived.definitions import EVALUATIONS_TABLE
 
 # A row for each turn; ``result`` and ``exact`` are from the view of its agent.
 TURNS = """
@@ -29,8 +30,8 @@ TURNS = """
     LEFT JOIN (SELECT run_id, game_id, ply, value_before FROM decisions WHERE kind = 'placement' AND ({condition}))
         USING (run_id, game_id, ply)
 """
-MEANS = """
-    SELECT run_id, agent, {ply} AS of_ply, count(*) AS turns, count(value) AS reported, sum(value) AS value,
+SUMS = """
+    SELECT run_id, agent, ply, count(*) AS turns, count(value) AS reported, sum(value) AS value,
         sum(result) FILTER (value IS NOT NULL) AS result, sum((value - result) ** 2) AS squares,
         count(exact) AS judged, sum(exact) AS exact, sum(seconds) AS seconds, max(seconds) AS slowest
     FROM ({turns}) GROUP BY ALL ORDER BY ALL
@@ -66,9 +67,9 @@ def build_evaluations_overview(data: ReportData) -> Result:
     if data.agent is not None:
         return build_evaluations_section(data)
     data = data.select_runs(_list_runs_with_evaluations(data))  # so that their agents are among the best
-    if not data.records:
+    totals = evaluations_frame(data, False) if data.records else pl.DataFrame()
+    if totals.is_empty():
         return Result(missing=NOT_STORED)
-    totals = evaluations_frame(data, False)
     shown = data.select_rows_of_shown_agents(totals)
     by_ply = data.select_rows_of_shown_agents(evaluations_frame(data, True)).filter(pl.col("reported") > 0)
     note = (
@@ -133,9 +134,10 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
     # Joining the games of runs without evaluations would take most of the time.
     runs = run_condition_sql(_list_runs_with_evaluations(data))
     turns = TURNS.format(condition=f"{runs} AND (\n{data.selection.condition}\n)")
-    rows = data.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
+    rows = data.run_query_once(SUMS.format(turns=turns))  # the totals add them up
     names = [data.agent_names.find_name(*run_and_agent) for run_and_agent in rows.select("run_id", "agent").iter_rows()]
-    named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
+    ply = pl.col("ply") if by_ply else pl.lit(None, rows.schema["ply"])
+    named = rows.with_columns(agent=pl.Series(names, dtype=pl.String), ply=ply)
     sums = ("turns", "reported", "value", "result", "squares", "judged", "exact", "seconds")
     totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
 
@@ -154,9 +156,9 @@ def evaluations_frame(data: ReportData, by_ply: bool) -> pl.DataFrame:
 
 
 def _list_runs_with_evaluations(data: ReportData) -> list[str]:
-    condition = f"(\n{data.selection.condition}\n)"
-    rows = data.opened.sql(f"SELECT DISTINCT run_id FROM evaluations WHERE {condition} ORDER BY ALL")  # noqa: S608  (a condition by design)
-    return rows["run_id"].to_list()
+    """List the runs that have files of evaluations, sorted. Raises ``FailureError`` if evaluations are lost."""
+    files = data.opened.files
+    return sorted(run for run in data.records if files.list_derived_files_and_gaps(EVALUATIONS_TABLE, run).files)
 
 
 def _build_figures(frame: pl.DataFrame, data: ReportData) -> list[Figure]:

@@ -25,14 +25,14 @@ from analytics.questions.columns import (
 )
 from analytics.questions.form import compute_form
 from analytics.questions.head_to_head import HeadToHead, compute_head_to_head, load_chosen_results
-from analytics.questions.mistakes import build_judged_agent_names, summarise_decisions
+from analytics.questions.mistakes import build_judged_agent_names, build_judged_runs_condition, summarise_decisions
 from analytics.questions.openings import EMPTY_BOARD, OpeningsQuery, describe_first_plies
 from analytics.questions.pairings import PairingResult, index_meetings, pairings_frame, resolve_shown_agent_label
 from analytics.questions.ratings import Rating, Ratings, compute_ratings
 from analytics.questions.run_comparison import compute_pace_without_people, format_games_a_second
 from analytics.questions.selection import GameFilter, read_plies
 from analytics.questions.sql.database import OpenArchive
-from analytics.questions.sql.views import quote_text_or_number, run_condition_sql
+from analytics.questions.sql.views import quote_text_or_number
 from analytics.report.board_svg import build_boards_picture
 from analytics.report.result import Result
 from analytics.report.section import assign_figure_ids
@@ -334,8 +334,7 @@ def build_regret_section(opened: OpenArchive, agent: str, rules: str) -> Result:
     """Build the section about the agent's regret by ply; it says what to do if no decision of the agent is judged."""
     game_filter = GameFilter(rules=rules, agent=agent)
     records = select_records_or_raise(opened, game_filter)
-    runs = run_condition_sql(record.run_id for record in records)
-    condition = f"{runs} AND agent = {quote_text_or_number(agent)}"
+    condition = f"{build_judged_runs_condition(opened, records)} AND agent = {quote_text_or_number(agent)}"
     frame = summarise_decisions(opened, condition, True, build_judged_agent_names(opened, condition))
     if frame.is_empty():
         annotate = format_annotate_command(opened.archive.root, game_filter)

@@ -116,9 +116,32 @@ def list_runs(opened: OpenArchive, most: int | None = None) -> tuple[RunRow, ...
     return tuple(build_run_row(opened, record) for record in reversed(opened.archive.load_runs()[-(most or 0) :]))
 
 
+class FilterNames(NamedTuple):
+    """The names of the rules and agents that filters can offer."""
+
+    rules: tuple[str, ...]
+    agents: tuple[str, ...]
+
+
+class RunList(NamedTuple):
+    """The rows of all runs, the newest first, and the names that filters can offer for them."""
+
+    rows: tuple[RunRow, ...]
+    names: FilterNames
+
+
+def list_runs_and_names(opened: OpenArchive) -> RunList:
+    """Return the rows of all runs, and the names of their rules and agents.
+
+    Raises ``FailureError`` for a damaged record.
+    """
+    rows = list_runs(opened)
+    return RunList(rows, list_rules_and_agent_names(rows))
+
+
 def build_run_row(opened: OpenArchive, record: RunRecord) -> RunRow:
     """Build the row that shows a run in a list, from the run's record and files."""
-    games = opened.archive.count_games(record.run_id)
+    games = opened.archive.count_games_by_record(record)
     note = opened.archive.find_note(record.run_id)
     row = RunRow(record, games, name=note.name, note=note.note)
     return row if record.status != "running" else _add_progress(opened, row)
@@ -148,13 +171,6 @@ def find_run_record(opened: OpenArchive, run_id: str) -> RunRecord:
     if record is None:
         raise unknown_run_error(opened.archive, run_id, opened.archive.list_recorded_run_ids())
     return record
-
-
-class FilterNames(NamedTuple):
-    """The names of the rules and agents that filters can offer."""
-
-    rules: tuple[str, ...]
-    agents: tuple[str, ...]
 
 
 def list_rules_and_agent_names(rows: Iterable[RunRow]) -> FilterNames:

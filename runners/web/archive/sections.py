@@ -14,6 +14,7 @@ from analytics.questions.columns import (
     number_column,
     text_column,
 )
+from analytics.questions.mistakes import build_judged_runs_condition
 from analytics.questions.pairings import resolve_shown_agent_label
 from analytics.questions.selection import GameFilter, Selection
 from analytics.questions.sql.database import OpenArchive
@@ -142,7 +143,7 @@ def build_mistakes_table(
     records = select_records_or_raise(opened, game_filter)
     rows = opened.sql(
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
-        f"WHERE regret > 0 AND {run_condition_sql(record.run_id for record in records)} "
+        f"WHERE regret > 0 AND {build_judged_runs_condition(opened, records)} "
         "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
         "QUALIFY row_number() OVER (PARTITION BY agent, kind, ply ORDER BY regret DESC, run_id, game_id) <= $each "
         f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MAX_MISTAKES}",

@@ -29,6 +29,9 @@ QUERY_LIMITS = QueryLimits(memory="20%", spill="4GiB", seconds=20.0, options=Fal
 BUSY_SECONDS = 20.0  # that a request waits for a connection
 CHECK_SECONDS = 0.5  # between two checks whether the archive has changed
 FAILED_PAUSE_FACTOR = 20  # pause before a damaged archive is reopened, in multiples of the time that opening takes
+# That time is taken to be at least so long, because a new snapshot forgets all answers: a page that gets its pictures
+# one by one would otherwise never have all of them on a busy machine.
+MIN_FAILED_SECONDS = 0.25
 REOPEN_WAIT_SECONDS = 1.5  # that a reader waits for a changed archive, before the old snapshot is shown
 REMOTE_SECONDS = 60.0  # between two openings of an archive in object storage
 MAX_ANSWERS = 128  # kept for each snapshot
@@ -74,13 +77,18 @@ class ArchiveSnapshot:
     """An archive in the state in which it was opened, without the runs whose records are damaged."""
 
     def __init__(
-        self, root: PurePath, limits: QueryLimits = QUERY_LIMITS, memory: SnapshotMemory | None = None
+        self,
+        root: PurePath,
+        limits: QueryLimits = QUERY_LIMITS,
+        memory: SnapshotMemory | None = None,
+        stamp: Stamp | None = None,
     ) -> None:
         """Open the archive; what ``memory`` has from earlier snapshots and has not changed is not read again.
 
-        Raises ``RequestError`` if the archive does not exist, and ``FailureError`` if it has lost games.
+        ``stamp`` is what ``read_archive_stamp`` returned a moment ago; None: it is read now. Raises ``RequestError`` if
+        the archive does not exist, and ``FailureError`` if it has lost games.
         """
-        self.stamp = read_archive_stamp(root)
+        self.stamp = read_archive_stamp(root) if stamp is None else stamp
         started = time.monotonic()
         opened = OpenArchive(root, limits, memory=memory)
         self.seconds = time.monotonic() - started  # that opening the archive took
@@ -267,26 +275,29 @@ class SnapshotService:
                 return self._opening
             now = time.monotonic()
             if self._snapshot is not None:
-                pause = self._snapshot.seconds * (FAILED_PAUSE_FACTOR if self._snapshot.failed else 1)
+                seconds, failed = self._snapshot.seconds, self._snapshot.failed
+                pause = FAILED_PAUSE_FACTOR * max(seconds, MIN_FAILED_SECONDS) if failed else seconds
                 if now - self._last_checked < CHECK_SECONDS + pause:
                     return None
             self._last_checked = now
-            if (
-                self._snapshot is not None
-                and not self._snapshot.failed
-                and self._snapshot.stamp == read_archive_stamp(self._root)
-            ):
+            stamp = read_archive_stamp(self._root)
+            if self._snapshot is not None and not self._snapshot.failed and self._snapshot.stamp == stamp:
                 return None
-            self._opening = threading.Thread(target=self._open_and_publish_snapshot, name="open archive", daemon=True)
+            self._opening = threading.Thread(
+                target=self._open_and_publish_snapshot, args=(stamp,), name="open archive", daemon=True
+            )
             self._opening.start()
             return self._opening
 
-    def _open_and_publish_snapshot(self) -> None:
-        """Open the archive and make the result, a snapshot or an error, the current one."""
+    def _open_and_publish_snapshot(self, stamp: Stamp) -> None:
+        """Open the archive and make the result, a snapshot or an error, the current one.
+
+        ``stamp`` was read before: if the archive has changed since, it is opened again at the next check.
+        """
         content, error = None, None
         try:
             if marker.read_marker_content(self._root) is not None:
-                content = ArchiveSnapshot(self._root, self._limits, self._memory)
+                content = ArchiveSnapshot(self._root, self._limits, self._memory, stamp)
                 if not content.run_ids and not content.damaged:
                     content.close()
                     content = None

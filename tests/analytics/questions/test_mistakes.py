@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.questions.mistakes import CANDIDATES, build_judged_agent_names, find_worst_mistakes, summarise_decisions
+from analytics.questions import mistakes
+from analytics.questions.mistakes import (
+    CANDIDATES,
+    build_judged_agent_names,
+    build_judged_runs_condition,
+    find_worst_mistakes,
+    summarise_decisions,
+)
 from analytics.questions.selection import read_plies
 from analytics.questions.sql import lazy_rows
 from analytics.statistics.tally import normal_quantile, wilson_interval
@@ -110,3 +117,22 @@ def test_positions_are_replayed_only_for_a_condition_that_reads_them(
         assert not replayed
         assert summarise_decisions(opened, "ply > 3 AND board >= 0", True, names).equals(plain)
         assert replayed
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_condition_chooses_the_decisions_of_the_runs(judged_archive: ArchiveStore, runs: int) -> None:
+    records = judged_archive.load_runs()[:runs]
+    with open_archive(judged_archive.root) as opened:
+        condition = build_judged_runs_condition(opened, records)
+        counts = dict(opened.sql(f"SELECT run_id, count(*) FROM decisions WHERE {condition} GROUP BY ALL").rows())
+        assert {*counts} == {record.run_id for record in records}
+
+
+def test_files_of_other_runs_stay_closed_if_they_have_most_decisions(
+    judged_archive: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mistakes, "LEAST_SHARE_OF_UNITS", 1 / 2)
+    records = judged_archive.load_runs()
+    with open_archive(judged_archive.root) as opened:
+        assert "SELECT" not in build_judged_runs_condition(opened, records[:1])
+        assert "SELECT" in build_judged_runs_condition(opened, records[:2])

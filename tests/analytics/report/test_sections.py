@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -19,7 +20,7 @@ from analytics.questions.sql.database import OpenArchive
 from analytics.report import report_data, style
 from analytics.report.report_data import MAX_AGENTS, select_report_data
 from analytics.report.result import render_only_result_svg
-from analytics.report.sections import form, learning, lengths, mistakes, openings, strength
+from analytics.report.sections import evaluations, form, learning, lengths, mistakes, openings, strength
 from analytics.statistics.tally import Tally, mean_score, wilson_interval
 from analytics.store.archive import ArchiveStore
 from quarto.errors import RequestError
@@ -34,6 +35,7 @@ from tests.analytics.chosen_games import (
     select_rows,
     write_archive,
 )
+from tests.analytics.indexed import write_draw_evaluations
 from tests.analytics.naive_games import build_spec, random_block, record, store
 from tests.analytics.subject_sections import build_subject_sections
 from tests.naive_quarto import ORACLES
@@ -218,6 +220,46 @@ def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     assert "different rules" in strength.build_ratings_section(chosen).missing
     alone = select_report_data(opened, "agent_0 = agent_1").rated_parts_by_rules[0]
     assert "no games between different agents" in strength.build_ratings_section(alone).missing
+
+
+def test_choosing_shown_agents_reads_no_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, run = ArchiveStore.open(tmp_path / "shared", create=True), record(build_spec(seed=3, opening_plies=2))
+    archive.write_run_and_unit_count(run)
+    store(archive, run.run_id, [random_block(1, pairing) for pairing in range(3)])
+    with open_archive(archive.root) as opened:
+        chosen = select_report_data(opened)
+        assert chosen.shared_openings is not None  # games are read for the intervals
+        expected = {(result.first, result.second): result.tally for result in chosen.results_summed_over_runs}
+        again = select_report_data(opened)
+        questions = count_questions(monkeypatch)
+        assert again.shown_agents == chosen.shown_agents
+        assert again.tallies_by_agents == expected
+        assert not questions
+
+
+def test_evaluations_are_summed_once_for_totals_and_plies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = write_archive(tmp_path / "evaluated", RUNS[:2])
+    write_draw_evaluations(archive, RUNS[0].record.run_id)
+    with open_archive(archive.root) as opened:
+        chosen = select_report_data(opened)
+        questions = count_questions(monkeypatch)
+        result = evaluations.build_evaluations_overview(chosen)
+        assert len(questions) == 1
+        assert result.frame is not None
+        turns = opened.sql("SELECT agent, count(*) FROM evaluations GROUP BY ALL ORDER BY ALL").rows()
+        assert sorted(result.frame.select("agent", "turns").rows()) == turns
+
+
+def count_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which each question in SQL is added from now on."""
+    questions, ask = list[str](), OpenArchive.sql
+
+    def note_and_ask(opened: OpenArchive, text: str, *arguments: Any, **frames: Any) -> pl.DataFrame:
+        questions.append(text)
+        return ask(opened, text, *arguments, **frames)
+
+    monkeypatch.setattr(OpenArchive, "sql", note_and_ask)
+    return questions
 
 
 def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
