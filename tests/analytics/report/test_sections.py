@@ -427,9 +427,9 @@ def test_dots_of_ratings_are_nearer_to_their_own_label() -> None:
 
 def test_the_form_of_an_agent_numbers_each_run_once() -> None:
     def list_ticks(run_count: int) -> list[int]:
-        columns = {"agent": "a", "run_id": "r", "created": "2026-11-28T10:00", "opponents": 1, "games": 2}
+        columns = {"agent": "a", "created": "2026-11-28T10:00", "opponents": 1, "games": 2}
         shares = {"score": 0.5, "low": 0.4, "high": 0.6, "expected": 0.5}
-        frame = pl.DataFrame([columns | shares] * run_count)
+        frame = pl.DataFrame([columns | shares | {"run_id": f"r{number}"} for number in range(run_count)])
         values: list[int] = form.build_form_result(frame).figures[0].picture["encoding"]["x"]["axis"]["values"]  # type: ignore[index]
         return values
 

@@ -167,9 +167,7 @@ def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) ->
     (crosstable,) = (part for part in page.parts if isinstance(part, Result))
     assert crosstable.note.startswith("Points in percent")
     assert "Blue is better" in crosstable.note
-    pairings = crosstable.numbers
-    assert pairings is not None
-    assert pairings.title == "Results of the first agent, in %"
+    pairings = table_of(page, "Results of the first agent, in %")
     assert len(pairings.text_rows) == 6
     first = texts(pairings)[0]
     assert first[:4] == ["random", "dumb", "2,000", "37.85"]

@@ -229,13 +229,15 @@ def test_long_results_of_a_tournament_are_folded_below_its_crosstable(tmp_path: 
     agents = ["random", "dumb", *(f"random(name=r{number})" for number in range(4))]
     assert qarena("run", *agents, "games=2", "progress=false", *where).code == 0
     (run_id,) = ArchiveStore.open(tmp_path / "archive").list_recorded_run_ids()
-    folded = '<details id="numbers"><summary>Results of the first agent, in %</summary>'
+    folded = (
+        '<details id="numbers-results-of-the-first-agent--in--"><summary>Results of the first agent, in %</summary>'
+    )
     with visitor(tmp_path / "archive") as guest:
         page = guest.ready(f"/browse/runs/{run_id}")
         sorted_page = guest.ready(f"/browse/runs/{run_id}?sort=-1.3")
     assert folded in page.text
     assert page.text.index("Scores of all agents") < page.text.index(folded)
-    assert folded.replace('"numbers"', '"numbers" open') in sorted_page.text  # who sorts its rows wants to see them
+    assert folded.replace('"><summary>', '" open><summary>') in sorted_page.text  # who sorts its rows wants to see them
 
 
 # Tests of strength.
