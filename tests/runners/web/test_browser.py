@@ -123,7 +123,7 @@ def test_a_first_game_with_help_and_another_without_are_played_and_reviewed(tab:
     result = {"You won": "ada 1, random 0", "You lost": "ada 0, random 1", "A draw": "ada ½, random ½"}
     assert tab.locator(".score").inner_text().startswith(result[tab.title().partition(" · ")[0]])
     assert tab.locator(".value-graph a").count() == 2 * len(read_shown_plies(tab))
-    before = tab.locator(".mistakes a").count()
+    before = tab.locator(".mistakes a[data-quick]").count()
     tab.get_by_role("link", name="Analyse from here").click()
     tab.wait_for_url("**/analyse?**")
     wait_until_settled(tab)
