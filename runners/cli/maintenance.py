@@ -295,6 +295,6 @@ def _format_import_summary(run: ImportedRun) -> str:
     description = ", ".join([heading.rules, *filter(None, (heading.event, heading.date))])
     opening = f", {format_count_with_noun(heading.opening, 'ply', 'plies')} imposed" if heading.opening else ""
     known_count = run.games - run.added
-    known = f", {known_count:,} were in the archive already" if known_count else ""
+    kept = f", {known_count:,} were in the archive already" if known_count else ""
     note = "; its name and note added" if run.note_added else ""
-    return f"run {run.run_id} ({description}{opening}): {format_count_with_noun(run.added, 'game')} added{known}{note}"
+    return f"run {run.run_id} ({description}{opening}): {format_count_with_noun(run.added, 'game')} added{kept}{note}"

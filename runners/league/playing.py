@@ -6,8 +6,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
-from operator import not_
 from typing import NamedTuple, Protocol
 
 from analytics.store.archive import ArchiveStore
@@ -68,6 +66,14 @@ class LeagueOutcome(NamedTuple):
     errors: Mapping[str, str]  # why an entry cannot play, by its name
     stopped: bool  # the user asked for it
     run_ids: tuple[str, ...]  # of the matches
+
+
+class _MatchJob(NamedTuple):
+    """A match that lacks games."""
+
+    match: Match
+    games: int  # that it is to have
+    place: str  # among the matches that lack games, for the display
 
 
 class MatchOutcome(NamedTuple):
@@ -160,17 +166,15 @@ class LeaguePlay:
         # A pair of games keeps one thread busy, so matches that lack fewer pairs than there are threads are played
         # several at a time. Workers in other processes would have to start for each match, so there are none of these.
         threads = self._options.threads if self._options.executor.shares_memory else 1
-        places = [(match, (number, len(lacking))) for number, (match, _) in enumerate(lacking, 1)]
-        is_short = [games // 2 < threads for _, games in lacking]
-        jobs = (
-            partial(self._play_match, match, games_by_run[match.run_id], 1, place)
-            for match, place in compress(places, is_short)
-            if self._are_ready(match)
-        )
+        short, long = list[_MatchJob](), list[_MatchJob]()
+        for number, (match, games) in enumerate(lacking, 1):
+            place = f"match {number:,} of {len(lacking):,}"
+            (short if games // 2 < threads else long).append(_MatchJob(match, games_by_run[match.run_id], place))
+        jobs = (partial(self._play_match, job, 1) for job in short if self._are_ready(job.match))
         run_on_threads(jobs, threads, self._note_outcome, self._stop.set)
-        for match, place in compress(places, map(not_, is_short)):
-            if self._are_ready(match):
-                self._note_outcome(self._play_match(match, games_by_run[match.run_id], self._options.threads, place))
+        for job in long:
+            if self._are_ready(job.match):
+                self._note_outcome(self._play_match(job, self._options.threads))
 
     def _are_ready(self, match: Match) -> bool:
         """Return whether both entries can play, unless playing is to end early."""
@@ -198,22 +202,20 @@ class LeaguePlay:
         self._notes = update_notes(self._notes, self._matches, players, self._errors)
         write_notes(self._league.folder, self._notes)
 
-    def _play_match(self, match: Match, games: int, threads: int, place: tuple[int, int]) -> MatchOutcome:
-        """Play the games that a match lacks, on a thread of its own. If that fails, the outcome has the reason.
+    def _play_match(self, job: _MatchJob, threads: int) -> MatchOutcome | None:
+        """Play the games that a match lacks. If that fails, the outcome has the reason.
 
-        ``place`` is the number of the match among those that are played, and their count.
+        Returns None if playing was to end before the match began. May be called on any thread.
         """
         if self._stop.is_set():
-            return MatchOutcome(match)
-        progress = None
+            return None
+        match, progress = job.match, None
         if self._progress:
-            number, count = place
-            text = f"playing {match.first} against {match.second}, match {number:,} of {count:,}"
-            self._progress.set_description(text)
+            self._progress.set_description(f"playing {match.first} against {match.second}, {job.place}")
             progress = _ContinuedProgress(self._progress)
         storage = ArchiveOptions(self._league.root, other_code="new", evaluations=True)
         request = RunRequest(
-            match.spec, games, threads, storage, progress=False, keep_going=True, executor=self._options.executor
+            match.spec, job.games, threads, storage, progress=False, keep_going=True, executor=self._options.executor
         )
         try:
             outcome = execute_experiment(open_experiment(request), self._options.command, self._stop, progress)
@@ -221,8 +223,10 @@ class LeaguePlay:
             return MatchOutcome(match, reason=str(error))
         return MatchOutcome(match, outcome.played, outcome.misbehaviour)
 
-    def _note_outcome(self, outcome: MatchOutcome) -> None:
+    def _note_outcome(self, outcome: MatchOutcome | None) -> None:
         """Count the games of a match that was played, and note what its entries did wrong, or why it failed."""
+        if outcome is None:  # what an earlier call noted stays
+            return
         run_id = outcome.match.run_id
         self._played[run_id] = self._played.get(run_id, 0) + outcome.played
         *faults, reason = (remove_league_path(self._league.folder, text) for text in (*outcome.faults, outcome.reason))

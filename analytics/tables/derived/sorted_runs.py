@@ -107,37 +107,33 @@ def _fill_groups(
 
 def sum_groups(values: NDArray[np.int64], order: MergedOrder) -> NDArray[np.int64]:
     """Sum the ``values`` [R] of the rows of each group, and return the sums [G]."""
-    sums = np.empty(len(order.first_rows), np.int64)
-    _fill_sums(values, order.rows, order.begins, sums)
-    return sums
+    return _combine_groups(values, order, False)
 
 
 def find_least_of_groups(values: NDArray[np.int64], order: MergedOrder) -> NDArray[np.int64]:
     """Find the least of the ``values`` [R] of the rows of each group, and return an array [G]."""
-    least = np.empty(len(order.first_rows), np.int64)
-    _fill_least(values, order.rows, order.begins, least)
-    return least
+    return _combine_groups(values, order, True)
 
 
-@kernel(types.void(READONLY_INT64, READONLY_ORDER, types.boolean[::1], types.int64[::1]))
-def _fill_sums(
-    values: NDArray[np.int64], rows: NDArray[np.uint32], begins: NDArray[np.bool_], sums: NDArray[np.int64]
+def _combine_groups(values: NDArray[np.int64], order: MergedOrder, takes_least: bool) -> NDArray[np.int64]:
+    combined = np.empty(len(order.first_rows), np.int64)
+    _fill_combined(values, order.rows, order.begins, takes_least, combined)
+    return combined
+
+
+@kernel(types.void(READONLY_INT64, READONLY_ORDER, types.boolean[::1], types.boolean, types.int64[::1]))
+def _fill_combined(
+    values: NDArray[np.int64],
+    rows: NDArray[np.uint32],
+    begins: NDArray[np.bool_],
+    takes_least: bool,
+    combined: NDArray[np.int64],
 ) -> None:
-    group, total = uint64(0), int64(0)
-    for at in range(uint64(rows.shape[0])):
-        value = values[uint64(rows[at])]
-        group += uint64(begins[at])
-        total = value if begins[at] else total + value
-        sums[group - uint64(1)] = total
-
-
-@kernel(types.void(READONLY_INT64, READONLY_ORDER, types.boolean[::1], types.int64[::1]))
-def _fill_least(
-    values: NDArray[np.int64], rows: NDArray[np.uint32], begins: NDArray[np.bool_], least: NDArray[np.int64]
-) -> None:
+    """Fill ``combined`` with the least value of each group if ``takes_least``, otherwise with their sum."""
     group, result = uint64(0), int64(0)
     for at in range(uint64(rows.shape[0])):
         value = values[uint64(rows[at])]
         group += uint64(begins[at])
-        result = value if begins[at] else min(result, value)
-        least[group - uint64(1)] = result
+        together = min(result, value) if takes_least else result + value
+        result = value if begins[at] else together
+        combined[group - uint64(1)] = result
